@@ -52,7 +52,7 @@ class BoundModel:
     Attributes:
         source: The model and its name.
         inputs: Specs of the example inputs.
-        outputs: Specs of the outputs for the example inputs; for an ONNX file, the specs in it.
+        outputs: Specs of the outputs for the example inputs, or the specs in an ONNX file.
         examples: Input name → example array.
         dynamic: Input name → axis → dynamic dimension.
         profiles: Input name → smallest, usual and largest shape.
@@ -69,7 +69,7 @@ class BoundModel:
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
-        """The input specs, in which the size of a dynamic axis is the name of its dimension."""
+        """The input specs, with the name of the dimension instead of each dynamic size."""
         if self.signature is None:
             return self.inputs
         return tuple(
@@ -100,7 +100,7 @@ class BoundModel:
 
     @property
     def below(self) -> dict[str, int]:
-        """The exclusive upper bound of the values of each input that indexes a tensor, by name."""
+        """Input name → exclusive upper bound of the values, for inputs that index a tensor."""
         return _integer_bounds(self.signature) if self.signature else {}
 
     @property
@@ -131,8 +131,8 @@ class BoundModel:
         """Prepare the model once for many runs, each with less overhead than :meth:`run`.
 
         Yields:
-            A function from input arrays by name to output arrays by name. It raises ModelError if
-            the forward raises.
+            A function that takes input arrays by name, and returns output arrays by name. The
+            function raises ModelError if the forward raises.
         """
         assert self.signature is not None
         device = self.device
@@ -157,7 +157,7 @@ class BoundModel:
         return _to_arrays(self.signature.example_outputs)
 
     def file(self, kind: IRKind) -> IRModel | None:
-        """Return the file that the model was loaded from if it is an IR of this kind, else None."""
+        """Return the model's file as an IR; None without a file, or if the IR has another kind."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
             return None
@@ -180,28 +180,28 @@ def bind(
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
 ) -> BoundModel:
-    """Run a model once on example inputs, and name its inputs and outputs.
+    """Bind a model to example inputs: run the model once, and name its inputs and outputs.
 
     An ONNX file is not run, since the file contains the names and specs.
 
     Args:
         source: The model.
-        args: Example inputs: a tensor, a tuple of positional arguments, a dict by name (its values
-            may be specs, for which arrays are generated), or recorded calls. By default the
-            model's own example, or generated arrays.
-        input_names: Names of the inputs; by default the parameters of ``forward``, or the names
-            in the file.
-        output_names: Names of the outputs; by default the keys of the result, or the names in the
-            file.
+        args: Example inputs: a tensor, a tuple of positional arguments, a dict by name, or recorded
+            calls. A spec in the dict stands for a generated array. By default the model's own
+            example; without one, generated arrays.
+        input_names: Names of the inputs; by default the names in the file, or the parameters of
+            ``forward``.
+        output_names: Names of the outputs; by default the names in the file, or the keys of the
+            dict that ``forward`` returns.
         dynamic: Dynamic dimensions, as :func:`~enginebay.models.dynamic.normalise` accepts them;
             by default the axes whose sizes in ``min_shapes`` and ``max_shapes`` differ.
-        input_shapes: Input name → shape at which its example is generated, or to which the model's
-            own example is resized.
+        input_shapes: Input name → shape of the generated example, or new shape of the model's own
+            example.
         min_shapes: Input name → smallest shape.
         max_shapes: Input name → largest shape.
 
     Raises:
-        InputError: The example inputs do not match the model, or there are none.
+        InputError: The example inputs are missing, or do not match the model.
         ModelError: The forward raised.
     """
     smallest, largest = min_shapes or {}, max_shapes or {}
@@ -250,7 +250,7 @@ def _widen_integers(
     generated: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Read the signature again with larger integers as inputs, if the model runs on them."""
+    """Return the signature for larger generated integers; unchanged if the model rejects them."""
     # The first example has only zeros and ones, which use only two rows of an embedding.
     integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]
     known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}

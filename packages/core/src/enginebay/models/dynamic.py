@@ -1,4 +1,4 @@
-"""Dynamic (open) dimensions of a model's inputs, each with a range of sizes."""
+"""Dynamic dimensions of a model's inputs, each with a range of sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Shape: TypeAlias = Sequence[int]
 
 
 class DynamicDim(msgspec.Struct, frozen=True):
-    """One dynamic (open) dimension; dimensions with the same name have the same size.
+    """One dynamic dimension; dimensions with the same name have the same size.
 
     Attributes:
         name: The dimension's name, a Python identifier.
@@ -100,11 +100,12 @@ def normalise(
     """Convert dynamic dimensions to :class:`DynamicDim`, and check them against the inputs.
 
     Args:
-        dynamic: Input name → axis → dimension. A dimension is a name, a tuple of an optional name
-            and its smallest, optional usual and largest size (``"batch"``, ``("batch", 1, 8)``,
-            ``(1, 4, 8)``), True for any size, a ``torch.export.Dim``, a :class:`DynamicDim`, or
-            None for a fixed axis. Each axis in a list may have any size. The name of a container
-            of inputs, such as a cache, stands for all inputs in it, which share the dimension.
+        dynamic: Input name → axis → dimension. A dimension is a name (``"batch"``), a smallest and
+            a largest size (``(1, 8)``), with the usual size between them (``(1, 4, 8)``) or a name
+            before them (``("batch", 1, 8)``), True for any size, a ``torch.export.Dim``, a
+            :class:`DynamicDim`, or None for a fixed axis. A list of axes allows any size of each
+            axis. The name of a container of inputs, such as a cache, stands for all inputs in the
+            container, which then share the dimension.
         inputs: The model's inputs.
         outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx
             lists outputs as well, but exporters find the dynamic axes of outputs themselves.
@@ -228,7 +229,7 @@ def _check_dim(dim: DynamicDim) -> DynamicDim:
 
 
 def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
-    """Give dimensions of the same name the same range, even if only one was passed with a range."""
+    """Return ``shapes`` with the range of each dimension copied to dimensions of the same name."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
         # A name alone, without a range, equals DynamicDim(name).

@@ -30,7 +30,7 @@ def example_inputs(
     *,
     below: Mapping[str, int] | None = None,
 ) -> object:
-    """Return the example inputs: the caller's, the model's own, or generated inputs.
+    """Return the caller's example inputs, the model's own, or generated ones.
 
     Args:
         args: The caller's example; a dict may contain specs, for which values are generated.
@@ -40,8 +40,8 @@ def example_inputs(
         below: Input name → exclusive bound of generated integers (default: 2).
 
     Raises:
-        InputError: There is neither an example nor a shape, or the model's own inputs have other
-            ranks than the shapes.
+        InputError: There is neither an example nor a shape, or a shape has another rank than the
+            model's own example.
     """
     if names and (shapes or isinstance(args, Mapping)):
         # Not strict: the signature reports a wrong number of names later.
@@ -72,7 +72,7 @@ def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
 def _generate_missing(
     args: Mapping[str, object], source: ModelSource, below: Mapping[str, int]
 ) -> dict[str, object]:
-    """Replace each spec by a generated array, and an empty name by the name of the only input."""
+    """Return ``args`` with an array for each spec, and the only input's name for an empty name."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
@@ -182,11 +182,11 @@ def open_dimensions(
     max_shapes: Shapes,
     recorded: RecordedCalls | None,
 ) -> DynamicShapes:
-    """Return the dynamic (open) dimensions that the caller requested or recorded.
+    """Return the dynamic dimensions that the options or the recorded calls request.
 
-    If ``dynamic`` is None, axes whose smallest and largest sizes differ are dynamic; if there are
-    no smallest and largest shapes either, axes with a ``?`` in the usual shapes are dynamic. Axes
-    whose sizes differ between recorded calls are dynamic too.
+    If ``dynamic`` is None, the axes whose sizes in ``min_shapes`` and ``max_shapes`` differ are
+    dynamic; if both are empty, the axes with a ``?`` in ``input_shapes``. Axes whose sizes differ
+    between recorded calls are dynamic as well.
 
     Raises:
         InputError: An input or axis does not exist.
@@ -212,9 +212,9 @@ def open_dimensions(
 def _find_unsized_axes(
     signature: Signature, input_shapes: Shapes
 ) -> dict[str, dict[int, object]] | None:
-    """Return the axes with a ``?`` in the usual shapes; None if there are none.
+    """Return the axes with a ``?`` in ``input_shapes``; None if there are none.
 
-    Inputs with the same size at the same axis of their examples share one dimension.
+    Inputs whose examples have the same size at the same axis share one dimension.
     """
     sizes = {spec.name: _example_sizes(spec) for spec in signature.inputs}
     opened: dict[str, dict[int, object]] = {}
@@ -241,7 +241,7 @@ def range_profiles(
     """Return the shape profile of each input; a missing minimum or maximum is the usual shape.
 
     Raises:
-        ParamsError: The shapes do not match the usual ones.
+        ParamsError: A smallest or largest shape does not match the usual shape.
     """
     return resolve_profiles(
         usual,

@@ -1,4 +1,4 @@
-"""The dynamic (open) dimensions with which an exported program was captured."""
+"""The dynamic dimensions with which an exported program was captured."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def captured_dimensions(
     program: ExportedProgram, inputs: Sequence[TensorSpec], named: Sequence[TensorSpec] = ()
 ) -> DynamicShapes:
-    """Return the dynamic (open) dimensions of an exported program.
+    """Return the dynamic dimensions of an exported program.
 
     Args:
         program: The program.
-        inputs: The specs of its input tensors, in order, with the names that callers use.
-        named: The same specs with names of dynamic dimensions, if known; by default a dimension
-            is named ``x_0``, since the program itself has only names such as ``s27``.
+        inputs: The specs of the program's input tensors, in order, with the names for callers.
+        named: The same specs with names of dynamic dimensions, if known. By default, a dimension
+            gets a name such as ``x_0``: the program itself has only symbols such as ``s27``.
     """
     shapes = _input_shapes(program)
     if len(shapes) != len(inputs):
@@ -71,7 +71,7 @@ def _input_shapes(program: ExportedProgram) -> list[torch.Size]:
 
 
 def _size_symbol(size: int | torch.SymInt) -> object:
-    """Return the symbol of a dynamic size; None for a number and an expression like ``s0 + 1``."""
+    """Return the symbol of a dynamic size; None for a number or an expression like ``s0 + 1``."""
     expression = None if isinstance(size, int) else size.node.expr
     return expression if getattr(expression, "is_Symbol", False) else None
 

@@ -76,7 +76,7 @@ class Call:
     def record(
         cls, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> tuple[Self, dict[str, Tensor]]:
-        """Return a call with these arguments, and copies of the tensors in them by name.
+        """Return a call with these arguments, and a dict of copies of the tensors in them.
 
         The arguments need not match the parameters of any ``forward``.
         """
@@ -170,7 +170,7 @@ def forward_parameters(model: nn.Module) -> inspect.Signature:
 
 
 def required_parameters(function: Callable[..., object]) -> list[str]:
-    """Return the names of required parameters; empty if :mod:`inspect` finds no signature."""
+    """Return a function's required parameters; empty if :mod:`inspect` finds no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
@@ -205,10 +205,11 @@ def _bind_parameters(
 def _split_arguments(
     parameters: inspect.Signature, args: object
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Split example inputs into positional and keyword arguments.
+    """Return the positional and the keyword arguments in the example inputs.
 
-    A dict contains keyword arguments if its keys match ``forward``, or if at least one key is a
-    parameter (the later error then names the other keys). Otherwise the dict is one argument.
+    A dict contains keyword arguments if ``forward`` accepts all keys, or if at least one key is a
+    parameter: binding the dict then raises an error that names a wrong key. Any other dict is one
+    positional argument.
     """
     if isinstance(args, Mapping):
         keywords = dict(args)
@@ -234,7 +235,7 @@ def _are_keywords(
 
 
 def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> object:
-    """Return an argument in which slots replace tensors, and copies replace other objects."""
+    """Return an argument with slots instead of tensors, and copies of other objects."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return tuple(put(f"{parameter.name}_{index}", part) for index, part in enumerate(value))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -296,5 +297,5 @@ def _as_tensor(leaf: object) -> Tensor | None:
 
 
 def unwrap_compiled(model: _ModelT) -> _ModelT:
-    """Return the module that ``torch.compile`` wraps, or the model itself if not compiled."""
+    """Return the module that ``torch.compile`` wraps; a model that is not compiled unchanged."""
     return getattr(model, "_orig_mod", model)

@@ -1,6 +1,6 @@
 """Modules made from plain functions: the forward of such a module calls the function.
 
-This module imports torch at its top, since the class derives from ``nn.Module``: import it lazily.
+Import this file lazily: it imports torch at its top, since the class derives from ``nn.Module``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class FunctionModel(nn.Module):
     """A module whose forward is a function.
 
-    The modules and parameters that the function uses (of its object, its closure or its globals)
+    The modules and parameters that the function uses through its bound object, closure or globals
     are registered here, so that they are set to evaluation mode and exported as weights.
 
     Attributes:
@@ -39,7 +39,7 @@ class FunctionModel(nn.Module):
 
 
 def _find_used_modules(function: Callable[..., object]) -> Iterator[nn.Module | nn.Parameter]:
-    """Yield modules and parameters that a function uses from its object, closure and globals."""
+    """Yield the modules and parameters in a function's bound object, closure and globals."""
     while isinstance(function, partial):
         function = function.func
     owner = getattr(function, "__self__", function)

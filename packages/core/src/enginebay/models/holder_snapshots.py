@@ -23,13 +23,13 @@ _ABSENT = object()
 
 
 class HeldValue(NamedTuple):
-    """A value that a model refers to.
+    """A value that is reachable from a model, with the path that leads to the value.
 
     Attributes:
         name: The path of the value: ``encoder.cache['keys']``.
         value: The value.
-        owner: The ``nn.Module`` that the value belongs to; None outside the model.
-        depth: The number of objects other than modules on the path.
+        owner: The ``nn.Module`` that contains the value; None for a class attribute or a global.
+        depth: The number of objects on the path that are not modules.
     """
 
     name: str
@@ -47,9 +47,9 @@ class HolderSnapshot:
         holder: A container, an object's attributes, a class, or the globals of a module.
         items: Key or index → item; the items of a set are the keys.
         item_format: Format string of an item's path: ``{0}`` is the holder's path, ``{1}`` the key.
-        owner: The ``nn.Module`` that the holder belongs to; None outside the model.
-        depth: The number of objects other than modules on the path of an item.
-        partly: True if the holder has further items, which are ignored.
+        owner: The ``nn.Module`` that contains the holder; None for a class or globals.
+        depth: The number of objects on the path of an item that are not modules.
+        partly: True if the snapshot ignores further items of the holder.
     """
 
     name: str
@@ -80,7 +80,7 @@ class HolderSnapshot:
                 yield self._name(key)
 
     def restore(self) -> None:
-        """Restore the items that changed; other threads may read the unchanged ones meanwhile."""
+        """Restore only changed items, since other threads may read the other items meanwhile."""
         holder, items = self.holder, self.items
         if isinstance(holder, list):
             if len(holder) != len(items) or any(map(is_not, holder, items.values())):
@@ -135,7 +135,7 @@ def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
 
 
 def _list_items(holder: Any) -> dict[Any, object]:
-    """Return the items of a container by key or index; each item of a set is a key."""
+    """Return the items of a container by key or index; the items of a set are the keys."""
     if isinstance(holder, list | tuple):
         return dict(enumerate(holder))
     if isinstance(holder, set):
@@ -147,7 +147,7 @@ def _list_items(holder: Any) -> dict[Any, object]:
 
 
 def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
-    """Yield snapshots of the classes of a model's modules, and of globals used by their methods."""
+    """Yield snapshots of the modules' classes, and of the globals that the methods use."""
     seen: defaultdict[int, set[str]] = defaultdict(set)  # by id of the globals
     for cls in dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__):
         if not _is_user_class(cls):
@@ -168,7 +168,7 @@ def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
 
 
 def _select_state(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
-    """Return the values of these names in a scope, without functions, classes and modules."""
+    """Return the values of these names in a scope, except functions, classes and modules."""
     values = {name: scope[name] for name in names if name in scope and not name.startswith("__")}
     return {name: value for name, value in values.items() if _can_be_state(value)}
 
@@ -180,7 +180,7 @@ def _can_be_state(value: object) -> bool:
 
 
 def _is_object(value: object) -> bool:
-    """Return True for an object with attributes whose class comes from neither Python nor torch."""
+    """Return True for an instance with attributes if neither Python nor torch has its class."""
     # A class with a user's metaclass is not an object: its namespace is read-only.
     is_class = isinstance(value, type)
     return not is_class and hasattr(value, "__dict__") and _is_user_class(type(value))
@@ -218,7 +218,7 @@ def same_content(one: Tensor, other: Tensor) -> bool:
 
 
 def has_content(tensor: Tensor) -> bool:
-    """Return True for a tensor whose content torch can compare."""
+    """Return True for a tensor with elements to compare: strided, not nested, not on ``meta``."""
     import torch
 
     return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta

@@ -24,10 +24,10 @@ def choose_unused_name(name: str, taken: Container[str]) -> str:
 
 
 def rename_tensors(kind: str, values: dict[str, _T], names: Sequence[str] | None) -> dict[str, _T]:
-    """Replace the keys of ``values`` by the user's names, if the user chose names.
+    """Return ``values`` with the user's names as keys; unchanged if ``names`` is None.
 
     Raises:
-        InputError: The number of names differs, a name is empty, or a name occurs twice.
+        InputError: The number of names is wrong, a name is empty, or a name occurs twice.
     """
     if names is None:
         return values

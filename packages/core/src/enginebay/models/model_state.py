@@ -34,9 +34,9 @@ _SUM_TOLERANCE = 1e-4
 def unchanged(source: ModelSource) -> Iterator[None]:
     """Restore a model's state after the block, in which the model may be run and exported.
 
-    The state consists of the attributes of modules and of objects in them, the containers in these,
-    and the content of all tensors except parameters. Inside the block, stored tensors with a
-    gradient history are replaced by detached copies, since no exporter accepts such a constant.
+    The state consists of the attributes of modules and their objects, the items of containers among
+    the attributes, and the content of all tensors except parameters. Inside the block, detached
+    copies replace stored tensors with a gradient history, which no exporter accepts as a constant.
     """
     if source.model is None:
         yield
@@ -54,8 +54,8 @@ class ModelState:
 
     Args:
         model: The model.
-        fully: Include the attributes of its classes, the globals that their methods use, and sums
-            of the parameters (copies would need as much memory as the model).
+        fully: Include class attributes, the globals that methods use, and the sum and the norm of
+            each parameter (copies would need as much memory as the model).
     """
 
     def __init__(self, model: nn.Module, *, fully: bool = False) -> None:
@@ -73,7 +73,7 @@ class ModelState:
         return ModelState(self._model, fully=self._fully)
 
     def changed(self) -> list[str]:
-        """Return the paths of changed state except parameters: ``encoder.cache['keys']``."""
+        """Return the paths of changed values other than parameters: ``encoder.cache['keys']``."""
         valid = [snapshot for snapshot in self._snapshots if snapshot.is_valid()]
         names = [name for snapshot in valid for name in snapshot.changed()]
         names += [name for name, tensor, copy in self._tensors if not same_content(tensor, copy)]
@@ -88,7 +88,7 @@ class ModelState:
         ]
 
     def detach(self) -> None:
-        """Replace each tensor that cannot be traced by a detached copy, wherever it is stored."""
+        """Replace each tensor that cannot be traced by a detached copy, in all its holders."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}

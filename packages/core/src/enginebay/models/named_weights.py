@@ -12,7 +12,7 @@ _FILE = "weights="
 
 
 def split_weights(text: str) -> tuple[str, dict[str, Any]]:
-    """Split a model's name at its ``?`` into the model and the options that set its weights.
+    """Split a model's name at the ``?`` into the name of the model and options for its weights.
 
     Raises:
         ModelSourceError: The text after the ``?`` is not a request for weights.
@@ -37,7 +37,7 @@ def split_weights(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def name_weights(model: str, *, pretrained: bool = False, file: str = "") -> str:
-    """Return a model's name with a request for weights; the file's path becomes absolute.
+    """Return a model's name with a request for weights, in which a path is absolute.
 
     Example:
         >>> name_weights("timm:resnet18", pretrained=True)

@@ -1,6 +1,6 @@
 """Deep copies of objects among a forward's arguments, since a forward may change its arguments.
 
-This module imports torch at its top, since the class derives from one of torch's: import it lazily.
+Import this file lazily: it imports torch at its top, since the class derives from one of torch's.
 """
 
 from __future__ import annotations

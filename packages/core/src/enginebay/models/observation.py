@@ -1,7 +1,7 @@
 """Observation of a forward pass: which input-dependent values Python reads, and where.
 
 A value that Python has read can select a branch or become a constant, and then an exported graph is
-right for that value only. This module imports torch at its top, since a class derives from torch's.
+right for that value only. This file imports torch at its top, since a class derives from torch's.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ class Observation:
 
     @property
     def below(self) -> dict[str, int]:
-        """The exclusive upper bound of the values of each input that indexes a tensor, by name."""
+        """Input name → exclusive upper bound of the values, for inputs that index a tensor."""
         return {**self.classes, **self.table_rows}
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Observes the operators of a forward, and tracks the tensors that depend on its inputs.
 
-    It is a dispatch mode, since some of torch's modules run other code under a function mode. A
-    higher-order operator such as ``torch.cond`` is observed as one operator.
+    The class is a dispatch mode, since some of torch's modules run other code under a function
+    mode. A higher-order operator such as ``torch.cond`` counts as one operator.
     """
 
     # Without this, torch refuses to run torch.cond under a dispatch mode.
@@ -182,7 +182,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def _reporting_methods(observer: Observer) -> Iterator[None]:
-    """Inside the block, report to the observer all calls of ``_METHODS``, which run no operator."""
+    """Inside the block, report calls of ``_METHODS`` to the observer: they run no operator."""
     token = _CURRENT.set(observer)
     with _LOCK:
         if not _active:

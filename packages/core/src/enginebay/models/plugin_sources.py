@@ -31,9 +31,9 @@ def find_model(
         model: An object, a file, or a name as for :func:`~enginebay.models.sources.load_model`; or
             ``SCHEME:NAME`` for the model source of a plugin. A name may request weights:
             ``SCHEME:NAME?pretrained``, ``file.py:attr?weights=FILE``.
-        codebase_config: The config's section about the codebase. With it, a bare name, or a
-            ``.py`` file without an attribute, stands for ``TYPE:NAME``.
-        shapes: The requested usual shapes.
+        codebase_config: The section ``codebase_config`` of a config. Its ``type`` is the scheme of
+            a name without scheme, and of a ``.py`` file without an attribute.
+        shapes: Input name → requested usual shape.
 
     Raises:
         ModelSourceError: The model does not exist, or no plugin provides the codebase.
@@ -104,7 +104,7 @@ def _add_weights(source: ModelSource, options: Mapping[str, Any]) -> ModelSource
 
 
 def _is_library_name(name: str) -> bool:
-    """Return True for a name such as ``resnet18`` or ``google/vit-base`` that is no file's path."""
+    """Return True for a name such as ``resnet18`` or ``google/vit-base`` if no such file exists."""
     return bool(re.fullmatch(r"[\w-]+(/[\w.-]+)?", name)) and not Path(name).exists()
 
 

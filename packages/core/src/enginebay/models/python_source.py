@@ -133,7 +133,7 @@ def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
 
     Args:
         name: The file, as the user wrote it.
-        folder: The base of a relative name, if not the current folder.
+        folder: The folder that contains a relative name; by default the current folder.
     """
     path = Path(folder or "", name)
     # Without suffixes, which would make any two names similar.
@@ -147,8 +147,8 @@ def missing_module(name: str, missing: str, folder: Path | None = None) -> Model
 
     Args:
         name: The module.
-        missing: What does not exist: the module, or a package that should contain the module.
-        folder: The folder that was searched first, if not the current one.
+        missing: The missing part: the module, or a package that should contain the module.
+        folder: The folder that was searched first; by default the current folder.
     """
     guess = nearest(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
     hint = f"did you mean '{guess}'?" if guess else "run this where the module is, or install it"

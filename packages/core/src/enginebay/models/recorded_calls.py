@@ -1,4 +1,4 @@
-"""Record an application's calls of a model, and deploy the model with them as example and data."""
+"""Recording of an application's calls of a model, which become example and data of a deployment."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 def record(model: object) -> Iterator[RecordedCalls]:
     """Record an application's calls of a model, to deploy the model for the recorded inputs.
 
-    :class:`RecordedCalls` describes their use. The model computes as before, except that a module
-    compiled by ``torch.compile`` runs uncompiled.
+    :class:`RecordedCalls` describes how the calls are used. The model computes as before, except
+    that a module compiled by ``torch.compile`` runs uncompiled.
 
     Args:
         model: The ``nn.Module`` that the application calls; it may be a submodule.
@@ -101,8 +101,9 @@ class RecordedCalls:
 
     A call with the most frequent sizes becomes the example. Axes whose sizes differ between calls
     are dynamic, from the smallest to the largest recorded size. ``deploy`` also uses the calls as
-    data, and generates probes between the smallest and largest recorded value of each input. An
-    explicit argument overrides this: an axis in ``dynamic``, the data, the domain of an input.
+    data, and generates further inputs with values between the smallest and the largest recorded
+    value of each input. Arguments of ``deploy`` override the recorded values: an axis in
+    ``dynamic``, the data, the domain of an input.
 
     At most 64 randomly chosen calls are stored, with copies of their tensors. A call with the
     smallest and a call with the largest size of each axis are always stored, even beyond 64. The
@@ -150,7 +151,7 @@ class RecordedCalls:
         """Return the example, if the calls were recorded on this model.
 
         Raises:
-            InputError: The calls are those of a different model, or cannot be used.
+            InputError: The calls were recorded on a different model, or cannot be used.
         """
         if unwrap_compiled(self._model) is not model:
             raise InputError(
@@ -164,7 +165,7 @@ class RecordedCalls:
     ) -> DynamicShapes:
         """Return the dynamic axes: the requested axes, and axes whose sizes differ between calls.
 
-        Axes whose sizes are equal in every call share one dimension.
+        Two axes that have equal sizes in every call share one dimension.
 
         Args:
             names: The names of the inputs, in order.
@@ -310,7 +311,7 @@ def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Describe how a call differs from the first; the caller appends ``in call N``."""
+    """Describe how a call differs from the first, for a text before ``in call N``; "" if not."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             values = [

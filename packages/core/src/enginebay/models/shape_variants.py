@@ -1,4 +1,4 @@
-"""Input shapes at which an artifact with dynamic (open) dimensions is verified."""
+"""Input shapes at which an artifact with dynamic dimensions is verified."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def crossed_shapes(
 def shapes_at(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the usual shapes with new sizes of dynamic dimensions, passed by dimension name."""
+    """Return the usual shapes with new sizes of dynamic dimensions (dimension name → size)."""
     return _resize_shapes(dynamic, usual, lambda dim, size: sizes.get(dim.name, size))
 
 
 def unlimited_sizes(
     dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """Return the size in ``shapes`` of each dimension without a largest size, by dimension name."""
+    """Return dimension name → size in ``shapes``, for each dimension without a largest size."""
     dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
     return {dim.name: size for dim, size in dims if dim.max is None}
 
@@ -109,8 +109,8 @@ def between_shapes(
 ) -> Iterator[dict[str, tuple[int, ...]]]:
     """Yield the inputs' shapes with all dynamic dimensions at odd sizes, then at prime sizes.
 
-    The sizes are near the middle of the range, which ends at twice the usual size if unlimited. A
-    model may fail at sizes that are not powers of two, or at any size but the example's.
+    The sizes are near the middle of the range; a range without a limit ends at twice the usual
+    size. A model may fail at sizes other than powers of two, or other than the example's.
 
     Example:
         >>> from enginebay.models.dynamic import DynamicDim

@@ -1,6 +1,6 @@
 """Signature of a model: its inputs and outputs by name, and the call of its forward.
 
-Input names are the parameter names of ``forward``, output names the keys of the dict it returns.
+Inputs get the names of the parameters of ``forward``, outputs the keys of the returned dict.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Signature:
         output_paths: The outputs' paths in the value that ``forward`` returns.
         call: The arguments of ``forward``, with a slot for each input.
         notes: Messages for the user about constant arguments and left-out outputs.
-        observation: The operators and values that were observed in the pass.
+        observation: Values that Python code read in the pass, bounds of indices, and the like.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -131,7 +131,7 @@ def read_signature(
         output_names: One name per output tensor; by default the keys of the result.
 
     Raises:
-        InputError: The example inputs do not match ``forward``, or the names do not match them.
+        InputError: The example inputs do not match ``forward``, or the names are invalid.
         ModelError: The forward raised, or returned no tensor.
     """
     from enginebay.models.observation import Observer  # imports torch
@@ -171,7 +171,7 @@ def read_signature(
 def _forward(
     model: nn.Module, call: Call, inputs: Mapping[str, Tensor], observer: Observer | None = None
 ) -> tuple[object, frozenset[int]]:
-    """Run the forward on copies of the inputs; return its result, and indices of mutated inputs."""
+    """Run the forward on copies of the inputs; return the result, and indices of mutated inputs."""
     import torch
 
     # The caller may be in inference mode, whose tensors cannot be traced.
@@ -199,7 +199,7 @@ def _call_model(model: nn.Module, args: Sequence[object], kwargs: Mapping[str, o
 def _name_outputs(
     result: object, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
 ) -> tuple[dict[str, tuple[str, Tensor]], list[str]]:
-    """Return each output's path and tensor by output name, and notes about left-out values."""
+    """Return output name → (path, tensor), and notes about values that are not tensors."""
     import torch
 
     from enginebay.tensors import output_leaves

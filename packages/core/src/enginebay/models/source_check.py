@@ -25,11 +25,11 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
     """Check a model's name as far as possible without running the model's code.
 
     Args:
-        text: A name that :func:`~enginebay.models.plugin_sources.find_model` accepts. For a known
-            plugin, ``SCHEME:NAME`` is not checked further: only another machine may have the
-            plugin.
+        text: A name that :func:`~enginebay.models.plugin_sources.find_model` accepts. In
+            ``SCHEME:NAME`` of a known plugin, ``NAME`` is not checked, since the plugin may be
+            installed only on another machine.
         folder: The folder in which relative paths and modules are searched.
-        codebase: The codebase that a config names, to which a bare name belongs.
+        codebase: The codebase in a config, to which names without scheme belong.
 
     Raises:
         ModelSourceError: The text is not a model's name, or its file, module or attribute is
@@ -87,7 +87,7 @@ def _find_installed(top: str) -> ModuleSpec | None:
 
 
 def _check_attribute(path: Path, text: str) -> None:
-    """Check that a file defines the attribute in a model's name, without running the file."""
+    """Raise if a file does not define the attribute in a model's name; the file is not run."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as err:  # ValueError: the file contains a null byte

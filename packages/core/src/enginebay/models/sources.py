@@ -76,16 +76,16 @@ class ModelSource:
 
     @property
     def input_names(self) -> list[str]:
-        """The input names in the model's file or, without such names, the parameters of forward."""
+        """The input names in the model's file; without any, the parameters of ``forward``."""
         if self.ir is not None and self.ir.inputs:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
     def arguments(self, named: Mapping[str, object]) -> object:
-        """Convert inputs by name to arguments of ``forward``, for a PyTorch file with input names.
+        """Return inputs as arguments of ``forward``, if they are named as in a PyTorch file.
 
-        These names may differ from the parameters of ``forward``. For a model without such names
-        the inputs are returned unchanged.
+        The names in a file may differ from the parameters of ``forward``. Inputs with other names
+        are returned unchanged.
         """
         described = self.ir.inputs if self.ir is not None and self.model is not None else ()
         if {spec.name for spec in described} != set(named):
@@ -99,7 +99,7 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """A short name for files: ``build`` for ``net.py:build``, the class name for an object."""
+        """A short name for file names: ``build`` for ``net.py:build``, or the object's class."""
         if self.ir is not None:
             return Path(self.description).stem
         _, colon, attribute = self.description.partition("?")[0].rpartition(":")
@@ -115,18 +115,19 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
     """Load a model.
 
     Args:
-        source: A name as in the module's docstring; a module, TorchScript or exported program; a
+        source: A name such as ``file.py:attr``; a module, TorchScript or exported program; a
             callable without arguments, such as a class, that returns one of these; a function with
-            arguments, which is itself the model; or a tuple of a model or function, its example
-            inputs and, optionally, its task and the origin of its weights. A :class:`ModelSource`
-            is returned unchanged.
+            arguments, which is itself the model; or a tuple of a model or function, example inputs
+            and, optionally, a task and the origin of the weights. A :class:`ModelSource` is
+            returned unchanged.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
-        ModelSourceError: The name does not exist, its code raised, or it is not a model.
+        ModelSourceError: The name does not exist, the code behind the name raised, or the result is
+            not a model.
         UsageError: The name cannot be encoded in this locale.
-        MissingDependencyError: torch or onnx, whichever the source requires, or a package that its
-            code imports, is not installed.
+        MissingDependencyError: torch, onnx or a package that the model's code imports is not
+            installed.
     """
     if isinstance(source, ModelSource):
         return source

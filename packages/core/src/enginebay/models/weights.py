@@ -22,7 +22,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
-    """Return the origin of weights for users; for random ones, also the flags that replace them."""
+    """Return a text on the origin of weights; for random weights, with flags to load others."""
     if weights != RANDOM_WEIGHTS:
         return weights
     return f"{weights}: its outputs are meaningless; use --pretrained or --weights FILE"
@@ -52,9 +52,9 @@ def fixed_seed() -> Iterator[None]:
 def measure_norms(model: nn.Module, examples: Tensor) -> None:
     """Measure the batch normalisation statistics of a model with random weights.
 
-    Without them, the output of a deep network hardly depends on its input: MobileNet-V2's scores
-    of two images can agree to five digits, EfficientNet's are as small as 1e-14. An engine with
-    only the last bias right would then be verified.
+    With the initial statistics, the output of a deep network hardly depends on the input:
+    MobileNet-V2's scores of two images can agree to five digits, EfficientNet's are as small as
+    1e-14. An engine in which only the last bias is right would then be verified.
 
     Args:
         model: The model, which is in evaluation mode afterwards.
@@ -93,9 +93,9 @@ def load_weights(model: nn.Module, path: str) -> None:
 
     Args:
         model: The model, with exactly the parameters and buffers in the file.
-        path: A ``state_dict`` that ``torch.save`` wrote, alone or in a checkpoint under
-            ``state_dict``, ``model_state_dict`` or ``model``; or a ``.safetensors`` file. A prefix
-            that all names share is removed, such as the ``module.`` of DataParallel.
+        path: A ``state_dict`` that ``torch.save`` wrote, or a checkpoint with a ``state_dict``
+            under the key ``state_dict``, ``model_state_dict`` or ``model``; or a ``.safetensors``
+            file. A prefix that all names share is removed, such as ``module.`` of DataParallel.
 
     Raises:
         ModelSourceError: The file is missing, unreadable, or for another model.
@@ -140,7 +140,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
 
 
 def _describe_difference(own: Sequence[str], loaded: Collection[str]) -> str:
-    """Describe tensors that only the model or only the loaded weights have; empty if none."""
+    """Describe the tensors that are missing or unknown in the loaded weights; "" if none."""
     missing = [name for name in own if name not in loaded]
     unknown = [name for name in loaded if name not in own]
     words = [
