@@ -1,6 +1,6 @@
 """Verification of an engine against its model: the reference, the trial run, the verdict.
 
-A comparison needs NumPy only, and accepts torch tensors.
+Comparing outputs requires only NumPy, also for torch tensors.
 """
 
 from __future__ import annotations

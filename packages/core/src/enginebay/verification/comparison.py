@@ -41,12 +41,12 @@ def compare_outputs(
         rtol: Replaces the relative tolerance of floating-point outputs.
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
-        apart: The slices whose elements are compared relative to the slice's own magnitude, by
-            output; see :func:`find_small_slices`. By default, they are found in ``expected``.
+        apart: Output name → masks of the slices with a tolerance relative to the magnitude of the
+            slice; see :func:`find_small_slices`. By default, the small slices of ``expected``.
 
     Returns:
-        One comparison per output: the outputs of ``expected`` in their order, then outputs that
-        only ``found`` has.
+        One comparison per output: first the outputs in ``expected``, then outputs that are only in
+        ``found``.
 
     Raises:
         UsageError: The precision is unknown, or a tolerance is negative, infinite or NaN.
@@ -75,7 +75,7 @@ def compare_outputs(
 def compare_missing_output(
     name: str, expected: Mapping[str, Array], found: Mapping[str, Array]
 ) -> OutputComparison:
-    """Return the failed comparison of an output that is in only one of the two mappings."""
+    """Return the failed comparison of an output that only one of the two mappings contains."""
     missing = name in expected
     values, dtype = as_numpy((expected if missing else found)[name])
     others = ", ".join(f'"{other}"' for other in (found if missing else expected)) or "none"
@@ -130,7 +130,7 @@ def compare_arrays(
     tolerance: Tolerance,
     scale: NumpyArray,
 ) -> OutputComparison:
-    """Compare two arrays of the same shape; return ``result`` with the figures filled in."""
+    """Compare two arrays of the same shape; return ``result`` with the error metrics."""
     import numpy as np
 
     accumulator = ComparisonAccumulator(tolerance, exact=not is_float(expected))
@@ -148,7 +148,7 @@ def compare_arrays(
 def resolve_tolerance(
     expected: NumpyArray, dtype: str, precision: str, rtol: float | None, atol: float | None
 ) -> Tolerance:
-    """Return an output's tolerance: the caller's ``rtol`` and ``atol``, or else the defaults."""
+    """Return an output's tolerance; ``rtol`` and ``atol`` replace the defaults unless None."""
     default = tolerance_for(dtype, precision)
     # An absolute tolerance allows pixels that are off by one.
     if expected.dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Error figures of one output, accumulated chunk by chunk."""
+"""Error metrics of one output, accumulated chunk by chunk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANGLE_END_RADIANS = 1e-3
 
 
 class ComparisonAccumulator:
-    """Accumulates the error figures of one output, chunk by chunk.
+    """Accumulates the error metrics of one output, chunk by chunk.
 
     Args:
         tolerance: The tolerance of every element.
@@ -38,7 +38,7 @@ class ComparisonAccumulator:
         self.worst_scale = 0.0
 
     def add_chunk(self, start: int, left: NumpyArray, right: NumpyArray, scale: NumpyArray) -> None:
-        """Add a chunk of both flattened outputs, which begins at the flat index ``start``."""
+        """Add the chunk of both flattened outputs that begins at the flat index ``start``."""
         import numpy as np
 
         with np.errstate(all="ignore"):
@@ -66,7 +66,7 @@ class ComparisonAccumulator:
     def fill_comparison(
         self, result: OutputComparison, expected: NumpyArray, found: NumpyArray
     ) -> OutputComparison:
-        """Return ``result`` with the accumulated figures."""
+        """Return ``result`` with the accumulated error metrics."""
         import numpy as np
 
         if expected.size == 0:

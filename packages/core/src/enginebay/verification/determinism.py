@@ -30,7 +30,7 @@ _MAX_NAMED = 3
 def find_hidden_state(
     model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
 ) -> str:
-    """Name the tensors and attributes by which a run changes later outputs; "" if none does."""
+    """Return the names of tensors and attributes by which a run changes later outputs, or ""."""
     if state is None:
         return ""
     if written := state.changed_parameters():

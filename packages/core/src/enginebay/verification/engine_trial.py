@@ -115,7 +115,8 @@ def run_in_child(
 ) -> Receipt:
     """Run the engine on recorded samples and save the outputs; called in a child process.
 
-    A sample with NaN and infinity has no outputs if ``non_finite`` is False or the engine raises.
+    For a sample with NaN and infinity, no outputs are saved if ``non_finite`` is False or the
+    engine raises.
     """
     with request.load() as wrapper:
         recorded = load_samples(samples)
@@ -135,7 +136,7 @@ def run_in_child(
 
 
 def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
-    """Run the engine; check that it changes no input, and returns tensors only for tensors."""
+    """Run the engine and return the outputs; raise if a type is wrong or an input has changed."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))
@@ -155,7 +156,7 @@ def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, Num
 
 
 def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
-    """Check that the engine returns the same outputs for strided arrays and torch tensors."""
+    """Raise if the engine returns other outputs for strided arrays, or for torch tensors."""
     # Compared with its own outputs an engine is exact, even in 8 bits.
     precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
     for form, values in _other_input_forms(inputs, wrapper.native_device):

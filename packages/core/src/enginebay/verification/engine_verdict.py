@@ -56,16 +56,16 @@ def judge(
 ) -> tuple[Verification, Receipt | None]:
     """Run an engine and compare its outputs with the reference's.
 
-    If this machine cannot run the engine, another engine runs the graph that the first one is
-    built from; see :mod:`enginebay.verification.simulation`.
+    If this machine cannot run the engine, another engine runs the graph from which the engine is
+    built; see :mod:`enginebay.verification.simulation`.
 
     Args:
         request: The engine to load and run.
         samples: A file of recorded samples: inputs with the reference's outputs.
         reference: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
         basis: The basis of the verdict, with a label for each sample.
-        missing: Why the reference computed no outputs for the samples; empty if it did. The engine
-            must load and run in either case.
+        missing: The reason why the reference computed no outputs; empty if it computed them. The
+            engine must load and run in either case.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
         comparators: The comparators of outputs that are sets.
@@ -109,7 +109,7 @@ def _judge_run(
     comparators: Sequence[Comparator],
     timeout: float,
 ) -> tuple[Verification, Receipt | None]:
-    """Run the requested engine, or another engine on the same graph; compare the outputs."""
+    """Run the engine, or another engine on the same graph; return the verdict and the receipt."""
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
@@ -199,7 +199,7 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[str, SmallSlices],
 ) -> str:
-    """Describe the first output whose changes between samples are within tolerance; "" if none."""
+    """Describe the first output that varies between samples only within tolerance, or ""."""
     # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
     first, *others = samples
     if options.precision in EIGHT_BITS:  # the signal-to-noise ratio is measured instead
@@ -233,7 +233,7 @@ def _find_insensitive_output(
 
 
 def _find_common_slices(samples: Sequence[Sample], precision: str) -> dict[str, SmallSlices]:
-    """Find slices whose values are small in all samples; return masks by output name."""
+    """Return output name → masks of the slices whose values are small in all samples."""
     outputs: dict[str, list[NumpyArray]] = {}
     for sample in samples:
         for name, array in sample.outputs.items():

@@ -17,10 +17,10 @@ _MAX_MULTIPLE = 10
 
 
 def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
-    """Enlarge each dynamic dimension without a limit up to ten times, and record the outputs.
+    """Record outputs at up to ten times the size of each dynamic dimension without a limit.
 
-    The recorder's last run must have been at about the example's sizes: its cost decides how far
-    the sizes can be increased.
+    The recorder's last run must have had about the example's sizes: the cost of that run decides
+    how far the sizes are increased.
 
     Raises:
         ModelError: The model runs neither at a larger nor at a smaller size.

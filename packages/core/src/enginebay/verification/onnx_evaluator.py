@@ -26,7 +26,7 @@ def reference_outputs(onnx_path: str | Path, inputs: Mapping[str, NumpyArray]) -
 
     Raises:
         ModelSourceError: The file cannot be read or trusted.
-        ModelError: The evaluator lacks an operator, or failed.
+        ModelError: The evaluator does not support an operator, or failed.
         MissingDependencyError: onnx is not installed or too old.
     """
     require("onnx")

@@ -35,10 +35,10 @@ _SMALL_SLICE_RATIO = 16
 
 
 def as_numpy(array: Array) -> tuple[NumpyArray, str]:
-    """Convert an array or tensor to NumPy; also return the name of the original dtype.
+    """Return an array or tensor as a NumPy array, and the name of the original dtype.
 
-    A torch dtype that NumPy lacks (bfloat16, the 8-bit floats) is widened to float32 without
-    loss; the returned name is still ``bfloat16``.
+    A torch dtype that NumPy does not have (bfloat16, the 8-bit floats) is widened to float32
+    without loss; the returned name is still ``bfloat16``.
     """
     import numpy as np
 
@@ -64,7 +64,7 @@ def widen_dtype(values: NumpyArray) -> NumpyArray:
 
 
 def is_float(array: NumpyArray) -> bool:
-    """Return True if an array holds floats or complex numbers."""
+    """Return True for an array of floats or complex numbers."""
     return array.dtype.kind in "fcV"  # V is the kind of the dtypes of ml_dtypes
 
 
@@ -88,22 +88,22 @@ def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]
 def compute_scale(
     values: NumpyArray, *, noise: float = 0.0, small_slices: SmallSlices | None = None
 ) -> NumpyArray:
-    """Compute each element's scale: the magnitude of the output, or of a slice of small values.
+    """Return the scale of each element's tolerance: the magnitude of the output or of a slice.
 
     The magnitude is the root mean square of the finite values without outliers: a single peak must
     not excuse errors elsewhere. If the slices along an axis differ by orders of magnitude (boxes
-    and scores in one tensor), the small slices were computed separately: each element of a small
-    slice has the magnitude of that slice. But a slice below the rounding ``noise`` of the whole
-    output is the difference of large values: its elements have the magnitude of the whole output.
+    and scores in one tensor), the elements of a small slice get the magnitude of that slice. The
+    exception is a slice below the rounding ``noise`` of the output: such values remain after large
+    values cancel, and get the magnitude of the whole output.
 
     Args:
         values: An output.
-        noise: The rounding noise of the computation, relative to the magnitude of the whole.
+        noise: The rounding noise of the computation, relative to the magnitude of the output.
         small_slices: Masks of the slices that may count as small, from
             :func:`find_small_slices`. By default, the slices that are small in ``values``.
 
     Returns:
-        An array of the same rank as ``values`` that broadcasts to it; 0 if all finite values are 0.
+        An array that broadcasts to the shape of ``values``; 0 if all finite values are 0.
     """
     import numpy as np
 
@@ -121,7 +121,7 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Return, by axis and length, a mask of the slices that are small in all outputs with them."""
+    """Return (axis, length) → mask of the slices that are small in all outputs of that length."""
     # In a single output a slice may be small by chance, because its values are alike: rows of the
     # same query, or a class whose logit is near 0 for each image of a batch.
     common: SmallSlices = {}
@@ -134,7 +134,7 @@ def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSl
 
 
 class _Magnitudes(NamedTuple):
-    """The magnitude of an output; the magnitude and the number of values of each slice, by axis."""
+    """The magnitude of an output and, by axis, the magnitudes and value counts of all slices."""
 
     whole: float
     slices: dict[int, NumpyArray]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Context in which operators with discontinuous results may decide close cases the other way.
 
-    The inputs of a step function (``round``, a comparison) have random errors; equal values are
-    sorted in random order, unless the sort is stable; and zeros have a random sign in ``atan2``.
+    The inputs of a step function (``round``, a comparison) get random errors; equal values are
+    sorted in random order, unless the sort is stable; and zeros get a random sign in ``atan2``.
     All other operators are unchanged.
 
     Args:
@@ -84,7 +84,7 @@ def _is_step(func: OpOverload, kwargs: Mapping[str, Any]) -> bool:
 def _find_ordered_dim(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> int | None:
-    """Return the dimension of a sort that may exchange equal values; None for other operators."""
+    """Return the dimension along which an unstable sort runs; None for all other operators."""
     names = [argument.name for argument in func._schema.arguments]
     if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
         return None

@@ -20,17 +20,17 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
     """Context in which sums, differences and quotients have random rounding errors.
 
     Matrix products and convolutions count as sums; a quotient counts if its divisor is a tensor.
-    Each input of such an operator has a random relative error, and so has its result: a sum in
-    which large numbers cancel may consist of their rounding errors only. The result of a tanh has
-    an error relative to 1, as a difference from 1. Integers and powers of two are exact and get no
-    error, unless they were computed by an operator that rounds (``exp``, ``mean``).
+    All inputs and the result of such an operator get random relative errors: a sum in which large
+    numbers cancel may consist of rounding errors only. The error of a tanh is relative to 1, like
+    that of a difference from 1. Integers and powers of two are exact and get no error, unless an
+    operator that rounds (``exp``, ``mean``) computed them.
 
     Args:
         unit: The largest relative error.
         seed: The random seed.
-        equal: True if the summed values are equal, so that their rounding errors do not cancel: an
-            engine that adds them one by one drifts by 2**-25 for each in float32; PyTorch, which
-            adds in pairs, does not.
+        equal: True if the summed values are equal, so that rounding errors do not cancel: a float32
+            engine that adds the values one by one drifts by 2**-25 per value; PyTorch adds in
+            pairs, and does not drift.
 
     Example:
         >>> tenths = torch.full((2, 2), 0.1)

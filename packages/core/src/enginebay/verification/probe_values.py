@@ -30,7 +30,7 @@ class ValueGenerator:
     """Draws arrays that resemble the examples of a model's inputs.
 
     Args:
-        below: The exclusive upper bounds of inputs of integers, by input name, as far as known.
+        below: Input name → exclusive upper bound of the values, for integer inputs if known.
         seed: The random seed.
     """
 
@@ -41,7 +41,7 @@ class ValueGenerator:
     def redraw(
         self, name: str, array: NumpyArray, shape: tuple[int, ...] | None = None
     ) -> NumpyArray:
-        """Return random values that resemble the array's; a mask's values are only shuffled."""
+        """Return random values with the array's statistics; the values of a mask are shuffled."""
         shape = array.shape if shape is None else shape
         if array.size == 0:
             return resize(array, shape)
@@ -68,7 +68,7 @@ class ValueGenerator:
         return self.random.permutation(array.reshape(-1)).reshape(array.shape)
 
     def draw_wide(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw floats with ten times the array's deviation; other dtypes as in :meth:`redraw`."""
+        """Return floats with ten times the standard deviation; other dtypes as :meth:`redraw`."""
         if not is_float(array) or array.size == 0:
             return self.redraw(name, array)
         mean, spread, *_ = _compute_statistics(array)
@@ -82,18 +82,18 @@ class ValueGenerator:
         return not is_constant(array) and not _is_mask(array)
 
     def invert_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw values as in :meth:`redraw`; invert their bits if :meth:`can_invert` allows it."""
+        """Return values as :meth:`redraw`, with inverted bits if :meth:`can_invert` is True."""
         drawn = self.redraw(name, array)
         return ~drawn if self.can_invert(name, array) else drawn
 
     def draw_large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw floats whose exponential overflows; other dtypes as in :meth:`redraw`."""
+        """Return floats whose exponential overflows; other dtypes as :meth:`redraw`."""
         if not is_float(array):
             return self.redraw(name, array)
         return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
 
     def draw_large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw integers beyond float32's precision; other arrays as in :meth:`redraw`."""
+        """Return integers beyond float32's precision; other arrays as :meth:`redraw`."""
         if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
             return self.redraw(name, array)
         return np.asarray(
@@ -103,9 +103,9 @@ class ValueGenerator:
     def vary_constant(
         self, name: str, array: NumpyArray, *, is_only_input: bool
     ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield other values for an input with equal elements, each with a suffix for the label.
+        """Yield other values for an input with equal elements, each after a suffix for the label.
 
-        Floats other than masks yield nothing, because other probes redraw them.
+        Nothing is yielded for floats other than masks: :meth:`redraw` varies these.
         """
         value = array.flat[0]
         is_only_float = is_only_input and is_float(array)

@@ -1,8 +1,8 @@
-"""Probes: random inputs on which an artifact is compared, in addition to its example.
+"""Probe inputs: generated inputs on which an artifact is compared, in addition to the example.
 
-They find an engine that is right on the example only, because tracing fixed a branch of the model
-or a value of the example. They are drawn with a fixed seed, so that the same example leads to the
-same probes.
+Probe inputs reveal an engine that is right on the example only, because tracing made a branch of
+the model or a value of the example constant. The seed is fixed, so that the same example leads to
+the same probe inputs.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ NON_FINITE = "NaN and infinity"
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs on which an engine is compared with the reference.
+    """A probe input: generated inputs on which an engine is compared with the reference.
 
     Attributes:
-        label: The name of the probe in messages: ``redrawn``.
+        label: The name of the probe input in messages: ``redrawn``.
         inputs: Arrays by input name.
         required: True if the model must accept the inputs, because it was deployed for these sizes.
         beyond: True if a value lies outside the example's range.
-        tied: True if all floats are equal, so that the result of a sort is undefined.
-        tiled: The example's values, repeated to these sizes, for a model that rejects random
-            values; None if the sizes are the example's.
+        tied: True if all floats are equal, so that the indices from a sort are undefined.
+        tiled: Arrays of the same sizes that repeat the example's values, for a model that rejects
+            random values; None if the sizes are the example's.
     """
 
     label: str
@@ -61,13 +61,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """Settings that decide which probes are drawn.
+    """Settings of the probe inputs (generated, similar to the example).
 
     Attributes:
-        count: The maximum number of usual probes. Probes at the limits of dynamic dimensions are
-            always added; probes that vary a single size or input, unless the count is 0.
-        domain: Bounds of the drawn values, by input name.
-        large: True to also draw values at the limits of float32.
+        count: The largest number of probe inputs that vary everything at once. Probe inputs at the
+            limits of dynamic dimensions are always added. Probe inputs that vary a single size or
+            input are added if the count is not 0.
+        domain: Input name → lower and upper bound of the generated values.
+        large: True to also generate values at the limits of float32.
         calibrated: The precision of an engine that was calibrated with data; otherwise empty.
 
     Raises:
@@ -88,12 +89,12 @@ class ProbeSettings:
 
 
 class ProbeGenerator:
-    """Draws probes (generated inputs) that resemble an example.
+    """Generates probe inputs that resemble an example.
 
     Args:
         example: The example inputs by name.
-        settings: Which probes to draw.
-        below: The exclusive upper bounds of inputs of integers, by input name, as far as known.
+        settings: Which probe inputs to generate.
+        below: Input name → exclusive upper bound of the values, for integer inputs if known.
         seed: The random seed.
     """
 
@@ -110,15 +111,15 @@ class ProbeGenerator:
         self._values = ValueGenerator(below or {}, seed)
 
     def draw_all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
-        """Draw every probe that the settings request.
+        """Return every probe input that the settings request.
 
-        The smallest and largest sizes of dynamic dimensions come first, then probes that vary a
-        single size or input, then the counted probes, and large values last.
+        The smallest and largest sizes of dynamic dimensions come first, then probe inputs that vary
+        a single size or input, then up to ``count`` that vary everything, and large values last.
 
         Args:
             dynamic: The dynamic dimensions.
-            precision: The coarsest precision that the engine may compute in. Only fp32 has the
-                range for floats with ten times the example's standard deviation.
+            precision: The coarsest precision that the engine may compute in. Floats with ten times
+                the example's standard deviation are generated only for fp32.
         """
         extremes = (
             self.draw_at(shapes, required=True)
@@ -134,7 +135,7 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Draw probes that vary one dynamic dimension, or one input with equal elements."""
+        """Yield probe inputs that vary one dynamic dimension, or one input with equal elements."""
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)
         is_only_input = len(self._example) == 1
@@ -148,7 +149,7 @@ class ProbeGenerator:
                 yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
     def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Draw the probes that ``count`` limits, starting with the kinds that find most faults."""
+        """Yield the probe inputs that ``count`` limits; those that find most faults come first."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()
@@ -176,7 +177,8 @@ class ProbeGenerator:
     def draw_non_finite(self) -> Arrays | None:
         """Return the example with NaN and infinity among the values of each float input.
 
-        Return None if every float input has a domain, or if the example itself contains NaN.
+        Return None if every float input has a domain, if the example itself contains NaN, or if
+        the settings request no probe inputs.
         """
         arrays = {
             name: array.copy()
@@ -192,11 +194,11 @@ class ProbeGenerator:
         return {**self._example, **arrays}
 
     def draw_similar(self) -> Probe:
-        """Draw floats with the example's mean and standard deviation, and integers in its range."""
+        """Return floats with the example's mean and deviation, and integers in its range."""
         return self._make_probe("redrawn", self._values.redraw)
 
     def draw_at(self, shapes: Shapes, *, required: bool = False) -> Probe:
-        """Draw inputs of the given shapes, with values as in :meth:`draw_similar`."""
+        """Return a probe input of the given shapes, with values as in :meth:`draw_similar`."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
         probe = self._make_probe(
             f"the sizes {_format_sizes(shapes)}",

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedReference:
-    """A reference's recorded samples, and a description of what they cover (the basis).
+    """A reference's recorded samples, and the basis: which cases the samples cover.
 
     Attributes:
         description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
-        samples: Inputs (the example, items of a data set, probes) with the reference's outputs.
+        samples: Inputs (the example, data set items, probe inputs) with the reference's outputs.
         basis: The basis of the verdict, with a label for each sample.
-        missing: Why the reference computed no outputs; empty if it did.
-        model: The model that computed the outputs; None if PyTorch cannot run it.
+        missing: The reason why the reference computed no outputs; empty if it computed them.
+        model: The model that computed the outputs; None if PyTorch cannot run the model.
     """
 
     description: str
@@ -63,14 +63,14 @@ class SampleCollection:
             self.dropped.append(f"the probes: {reason}")
 
     def accept_outputs(self, label: str, outputs: Arrays) -> bool:
-        """Return True if any output has finite values; otherwise record the probe as dropped."""
+        """Return True if any output has finite values; else record the label as dropped."""
         if all(map(is_all_non_finite, outputs.values())):
             self.dropped.append(f"{label}: the model returns nothing but NaN and infinity")
             return False
         return True
 
     def add_item(self, item: Item, outputs: Arrays) -> None:
-        """Add an item of a data set, with the index of the item's true class if it is known."""
+        """Add an item of a data set, and the index of the item's true class if known."""
         label = f"{ITEM}{item.number}"
         self.add_sample(label, Sample(item.inputs, outputs, "item"))
         if (target := _read_class(item.target)) is not None:
@@ -84,7 +84,7 @@ class SampleCollection:
             self.beyond.append(label)
 
     def note_untried(self, example: Arrays) -> None:
-        """Record the names of the inputs whose elements equal one single value in all samples."""
+        """Record the names of the inputs that have one single value in all samples."""
         self.untried = tuple(
             name
             for name, array in example.items()
@@ -93,7 +93,7 @@ class SampleCollection:
         )
 
     def build_basis(self) -> Basis:
-        """Return the :class:`Basis` of a verdict that compares these samples."""
+        """Return the :class:`Basis` of a verdict on these samples."""
         return Basis(
             labels=tuple(self.labels),
             beyond=tuple(self.beyond),
@@ -106,7 +106,7 @@ class SampleCollection:
 
 
 def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
-    """Return, for each dynamic dimension without a limit, the largest size in the samples."""
+    """Return dimension name → largest size in the samples, for dimensions without a limit."""
     sizes_by_sample = [
         unlimited_sizes(model.dynamic, {name: array.shape for name, array in sample.inputs.items()})
         for sample in samples
@@ -115,7 +115,7 @@ def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def _read_class(target: Any) -> int | None:
-    """Return a target that is a class index as an integer, and any other target as None."""
+    """Return a target as an integer if it is a class index, else None."""
     with suppress(AttributeError, ValueError, RuntimeError):  # not an array, or of several numbers
         target = target.item()
     return target if isinstance(target, int) and target >= 0 else None

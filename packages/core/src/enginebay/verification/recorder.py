@@ -38,7 +38,7 @@ _BUDGET_BYTES = 1 << 27
 
 @dataclass
 class Recorder(SampleCollection):
-    """Runs a model, and records its outputs and the tensor values that its Python code reads."""
+    """Runs a model, and records the outputs and the tensor values that Python code reads."""
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
@@ -70,7 +70,7 @@ class Recorder(SampleCollection):
         self.add_item(item._replace(inputs=inputs), self._run(inputs))
 
     def record_probe(self, probe: Probe) -> None:
-        """Record the outputs for a probe (generated inputs), or the reason for dropping it."""
+        """Record the outputs for a probe input (generated), or the reason why it is dropped."""
         if probe.tied and self.orders:
             self.dropped.append(f"{probe.label}: the model sorts values, and these are all equal")
             return
@@ -97,7 +97,7 @@ class Recorder(SampleCollection):
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
-        """Record the outputs for the example's values, repeated to the sizes of a failed probe."""
+        """Record the outputs for the example's values, repeated to the sizes of ``probe``."""
         assert probe.tiled is not None
         try:
             self._add_probe(probe, probe.tiled, self._run(probe.tiled))
@@ -110,7 +110,7 @@ class Recorder(SampleCollection):
             ) from err
 
     def advise_on_sizes(self) -> str:
-        """Return a hint to make other axes of the same size dynamic, or else to limit the range."""
+        """Return a hint: make other axes of the same size dynamic or, if none, limit the range."""
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {
             shapes[name][axis]: dim for name, axes in dynamic.items() for axis, dim in axes.items()
@@ -168,7 +168,7 @@ class Recorder(SampleCollection):
         )
 
     def _find_unchanging(self) -> Iterator[str]:
-        """Yield names of integer, bool and empty outputs that stay equal while others change."""
+        """Yield names of integer, bool and empty outputs that never change, if others change."""
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
             return  # then the verdict has a doubt, see engine_verdict

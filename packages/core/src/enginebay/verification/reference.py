@@ -55,11 +55,11 @@ class TorchReference:
 
 
 class OnnxReference:
-    """Runs an ONNX file in onnx's reference evaluator, or else in a second engine.
+    """Runs an ONNX file in onnx's reference evaluator or, if that fails, in a second engine.
 
     Args:
         path: The ONNX file.
-        backend: The engine to be verified, which cannot be its own reference.
+        backend: The backend to verify, which is not used as a reference.
     """
 
     def __init__(self, path: Path, backend: str) -> None:
@@ -167,7 +167,7 @@ def engine_outputs(
 
 
 def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
-    """Run onnx's evaluator on the recorded inputs of a file; called in a child process."""
+    """Run an ONNX file on saved inputs, and save the outputs; called in a child process."""
     from enginebay.verification.onnx_evaluator import reference_outputs
 
     samples = load_samples(input_path)
@@ -176,11 +176,11 @@ def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
 
 
 def reference_for(model: BoundModel, backend: str) -> Reference:
-    """Return PyTorch as a model's reference, or ONNX's evaluator if PyTorch cannot run the model.
+    """Return a model's reference: PyTorch, or ONNX's evaluator if PyTorch cannot run the model.
 
     Args:
         model: The model.
-        backend: The engine to be verified, which cannot be its own reference.
+        backend: The backend to verify, which is not used as a reference.
     """
     if model.signature is not None:
         return TorchReference(model)
@@ -199,7 +199,7 @@ def reference_model(
     Args:
         source: The model.
         names: The names of the artifact's inputs.
-        inputs: Inputs by these names; None for the model's own example.
+        inputs: Input name in the artifact → array; None for the model's own example.
         output_names: The names of the artifact's outputs.
 
     Raises:

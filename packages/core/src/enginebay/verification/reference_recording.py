@@ -43,20 +43,20 @@ def record_reference(
     items: Iterable[Item] = (),
     comparators: Sequence[Comparator] = (),
 ) -> RecordedReference:
-    """Record the model's outputs without rewriters: a wrong one would falsify the reference.
+    """Record the model's outputs without rewriters, since a wrong rewriter would falsify them.
 
     Args:
         model: The model.
-        backend: The engine to be verified, which cannot be its own reference.
-        state: The model's state before its first run.
+        backend: The backend to verify, which is not used as a reference.
+        state: The model's state before the first run.
         precision: The coarsest precision that the engine may compute in.
-        settings: Which probes to draw.
-        items: Items of a data set to compare on as well.
+        settings: Which probe inputs (generated, similar to the example) to add.
+        items: Items of a data set to record as well.
         comparators: The comparators of outputs that are sets.
 
     Raises:
-        InputError: An item does not fit the model, the domain names an unknown input, or the
-            example has values outside of it.
+        InputError: An item does not fit the model, the domain has an unknown input, or the example
+            has values outside of the domain.
         ModelError: The model fails at a size for which it is deployed.
         UsageError: A comparator cannot compare the model's outputs.
     """
@@ -92,14 +92,14 @@ def sample_model(
     precision: str,
     settings: ProbeSettings,
 ) -> RecordedReference:
-    """Record a model's outputs for recorded inputs, and for newly drawn probes.
+    """Record a model's outputs for recorded inputs, and for newly generated probe inputs.
 
     Args:
         model: The model.
-        backend: The engine to be verified.
+        backend: The backend to verify, which is not used as a reference.
         recorded: The label and the inputs of each recorded sample, the example first.
         precision: The coarsest precision that the engine may compute in.
-        settings: Which probes to draw.
+        settings: Which probe inputs to generate.
 
     Raises:
         ModelError: The model does not run on recorded inputs.

@@ -1,19 +1,18 @@
 """Samples on which rounding alone decides the model's outputs.
 
 A network may amplify rounding errors without bound. An instance norm of equal values divides their
-rounding errors by a deviation of almost 0, and a network whose values grow from layer to layer is
-chaotic. For such inputs, PyTorch's output is one of many that are equally right, and an engine's
-output is another.
+rounding errors by a standard deviation near 0, and a network whose values grow from layer to layer
+is chaotic. For such inputs, the outputs of PyTorch and of an engine may differ, and both are right.
 
 Monte Carlo arithmetic (Parker, 1997) distinguishes such inputs from a wrong engine: the model runs
 again in PyTorch, without rewriters, with random rounding errors in every sum, difference and
-quotient. Engines add in another order, subtract a product before it is rounded, and multiply by the
-reciprocal of a divisor. But if the model returns the same in double precision, with and without
-rounding errors in its inputs and weights, these errors do not matter: far from 0, a sigmoid is 1 in
-every engine.
+quotient. These stand for the errors of engines, which add in another order, use fused multiply-add,
+and multiply by the reciprocal of a divisor. The errors do not matter if the model returns the same
+outputs in double precision, with and without rounding errors in inputs and weights: far from 0, a
+sigmoid is 1 in every engine.
 
-Rounding errors rarely change a decision (a step function, a sort of equal values), so separate runs
-perturb decisions only.
+Random rounding errors rarely change a decision (a step function, the order of equal values in a
+sort). Therefore, further runs perturb the inputs of decisions, but no sums.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """The tolerances that let an output pass (infinity if none does), and its mismatch count."""
+    """The tolerances with which an output would pass (or infinity), and the mismatch count."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -72,10 +71,10 @@ class _RequiredTolerances(NamedTuple):
 def drop_undecided_probes(
     recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
 ) -> RecordedReference | None:
-    """Drop the probes on which rounding errors alone explain an engine's mismatch.
+    """Drop the probe inputs (generated) on which rounding errors explain an engine's mismatch.
 
-    The engine must then be compared again: it may be wrong on the other samples. The caller's own
-    samples are not dropped, but listed in ``basis.undecided``.
+    The caller must then compare the engine again, since it may be wrong on the other samples.
+    Samples that the user passed are not dropped, but listed in ``basis.undecided``.
 
     Args:
         recorded: The samples on which an engine was compared.
@@ -83,7 +82,7 @@ def drop_undecided_probes(
         comparators: The comparators of outputs that are sets.
 
     Returns:
-        The remaining samples, with each dropped probe in ``basis.dropped``. None if rounding
+        The remaining samples, with each dropped probe input in ``basis.dropped``. None if rounding
         errors change the model's own outputs too little to explain the mismatch.
     """
     figures = found.simulation or found
@@ -110,7 +109,7 @@ def drop_undecided_probes(
 def _measure_sensitivity(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> dict[str, _RequiredTolerances]:
-    """Return, for outputs that random rounding errors make fail, the tolerances that would pass."""
+    """Return output name → tolerances that PyTorch itself needs under random rounding errors."""
     from enginebay.verification.perturbed_decisions import PerturbedDecisions  # both import torch
     from enginebay.verification.perturbed_rounding import PerturbedRounding
 
@@ -150,7 +149,7 @@ def _measure_sensitivity(
 def _is_stable(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> bool:
-    """Return True if outputs in double precision agree, even with noise in inputs and weights."""
+    """Return True if outputs agree in double precision, also with noise in inputs and weights."""
     import torch
 
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]

@@ -26,7 +26,7 @@ class SampleComparison(NamedTuple):
 
     Attributes:
         outputs: The comparison of each output, in the reference's order.
-        results: The result of each comparator; None if an output is missing, or has another dtype
+        results: The result of each comparator; None if an output is missing, or has a wrong dtype
             or rank.
     """
 
@@ -42,14 +42,14 @@ def compare_sample(
     small_slices: Mapping[str, SmallSlices] | None = None,
     all_expected: Sequence[Mapping[str, Array]] = (),
 ) -> SampleComparison:
-    """Compare the outputs of one sample, by comparators or element by element.
+    """Compare the outputs of one sample, by the user's comparators or element by element.
 
     Args:
         expected: The reference's outputs.
         found: The artifact's outputs.
         options: The precision that selects the default tolerances, and the user's tolerances.
         comparators: The comparators of outputs that are sets.
-        small_slices: The slices whose values are small in all samples, by output name.
+        small_slices: Output name → masks of the slices whose values are small in all samples.
         all_expected: The reference's outputs of all samples.
     """
     compared_names = _compared_names(comparators)
@@ -127,7 +127,7 @@ def summarize_matchings(
     labels: Sequence[str],
     comparisons: Sequence[SampleComparison],
 ) -> tuple[Matching, ...]:
-    """Return each comparator's counts, summed over all samples, with the worst sample."""
+    """Return for each comparator the counts of all samples together, and the worst sample."""
     matchings = []
     for number, comparator in enumerate(comparators):
         results = [
@@ -161,7 +161,7 @@ def align_sample(
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
 ) -> tuple[Sample, dict[str, Array]]:
-    """Return ``sample`` and ``outputs`` with the values that comparators matched in equal order."""
+    """Return ``sample`` and ``outputs``, with the matched values of comparators in equal order."""
     compared_names = _compared_names(comparators)
     expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}
     found = {name: array for name, array in outputs.items() if name not in compared_names}

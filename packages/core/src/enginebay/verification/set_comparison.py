@@ -42,7 +42,7 @@ def compare_sets(
     options: ToleranceOptions,
     all_expected: Sequence[Mapping[str, Array]] = (),
 ) -> tuple[ComparisonResult | None, list[OutputComparison]]:
-    """Call a comparator; return its result, and a comparison of each output that it compares.
+    """Call a comparator; return its result, and a comparison of each output.
 
     If an output is missing, or has a wrong dtype or rank, the comparator is not called and the
     result is None.
@@ -145,7 +145,7 @@ class _SetTolerances(NamedTuple):
     def _resolve(
         self, output: str, values: NumpyArray, scale: ArrayLike | None
     ) -> tuple[Tolerance, NumpyArray]:
-        """Return the tolerance and the scales; columns of small values have smaller scales."""
+        """Return the tolerance and each value's scale, smaller in columns of small values."""
         tolerance = resolve_tolerance(values, self.dtypes[output], *self.options)
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:

@@ -9,14 +9,16 @@ of the signal, which is 0.4 of the relative tolerance of 8 bits. The signal is t
 that varies: its mean does not count.
 
 The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
-distribution with ``n`` degrees of freedom. It may reach the value that one in a thousand exceeds,
-by Wilson and Hilferty's formula (Proceedings of the National Academy of Sciences 17, 1931).
+distribution with ``n`` degrees of freedom. The noise may reach the value that one sum in a thousand
+exceeds, by a formula of Wilson and Hilferty (Proceedings of the National Academy of Sciences 17,
+1931).
 
 Noise may be small compared with an output, and large compared with the differences that decide a
-classification, for example if some classes always have -100. So the largest score of each item must
-stay at its index as often as it does under twice the allowed noise, where the signal is what varies
-from item to item. If the data have targets, accuracy may fall by 1 %, and by chance: a number of
-changes has a Poisson distribution, whose standard deviation is the root of that number.
+classification, for example if some classes always have -100. Therefore, random noise is added to
+the model's outputs: twice the allowed noise, relative to the part that varies from item to item. In
+the engine's outputs, as many items must have an unchanged best class as in these noisy outputs. If
+the data have targets, accuracy may fall by 1 %, and further by chance: a number of changes has a
+Poisson distribution, whose standard deviation is the root of that number.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def measure_signals(
     rtol: float | None = None,
     targets: Sequence[int | None] = (),
 ) -> tuple[Signal, ...]:
-    """Measure each output's signal-to-noise ratio, separately on data items and other samples.
+    """Return each output's signal-to-noise ratio, separately for data items and other samples.
 
     Args:
         samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
@@ -101,7 +103,7 @@ def measure_signals(
 
 
 def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) -> Signal | None:
-    """Return one output's signal-to-noise ratio; None if its values are constant or no floats."""
+    """Return an output's signal-to-noise ratio; None if constant, not float, or of wrong shape."""
     power = noise = total = 0.0
     count = agreed = 0
     items: list[_Classification] = []
@@ -145,7 +147,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
-    """Add how many best classes must agree, and the accuracy if all true classes are known."""
+    """Return ``signal`` with the required count of equal classes and, given targets, accuracy."""
     expected = np.stack([item.scores for item in items]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
-    """Build the verdict without figures, for a graph that could not run in another engine."""
+    """Return the verdict ``unverified``, for a graph that could not run in another engine."""
     reason = _explain_not_run(built_for, f"its graph was not run either: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
@@ -22,17 +22,17 @@ def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -
 def build_simulated_verdict(
     graph_verdict: Verification, receipt: Receipt | None, built_for: BuiltFor, reference: str
 ) -> Verification:
-    """Build the verdict on an engine from the verdict on its graph, which another engine ran.
+    """Return the verdict on an engine, given the verdict on its graph, which another engine ran.
 
     Args:
         graph_verdict: The verdict on the graph.
-        receipt: The receipt of the engine that ran the graph; None if it crashed.
+        receipt: The receipt of the engine that ran the graph; None if that engine crashed.
         built_for: The machines that the engine is built for, and what this machine lacks.
         reference: Name of the reference; empty if there are no expected outputs.
 
     Returns:
-        ``mismatched`` if the graph is wrong, since no engine corrects it; else ``unverified``,
-        since nothing shows that the engine computes its graph.
+        ``mismatched`` if the graph is wrong, since no engine corrects a wrong graph; else
+        ``unverified``, since the engine itself has not run.
     """
     if receipt is None:
         return build_unsimulated_verdict(built_for, graph_verdict.reason, reference)

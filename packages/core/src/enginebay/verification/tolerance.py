@@ -10,15 +10,15 @@ unit here.
 fp32
     1024 eps = 2**-13 = 1.2e-4. Sums are accumulated in fp32, and in a different order than
     PyTorch's: a sum of n terms adds a factor of sqrt(n), 128 for the longest in common use (16384
-    terms), times the 8 of the layers. It stays below one rounding of fp16 (2**-11 = 4.9e-4), on
-    purpose: an engine that reports fp32 and computes in half precision does not pass as fp32.
+    terms), times the 8 of the layers. The result is below one rounding of fp16 (2**-11 = 4.9e-4) on
+    purpose: an engine that reports fp32 but computes in half precision does not pass.
 fp16
     8 eps = 2**-7 = 7.8e-3. Engines accumulate in fp32, so only the layers' roundings count.
 bf16
     8 eps = 2**-4 = 6.3e-2, for the same reason.
 int8, fp8
-    2**-2. The signal of 8-bit networks is 20 dB above their noise, see :mod:`.signal_to_noise`: one
-    deviation is a tenth of the output's scale, and two and a half deviations are a quarter.
+    2**-2. In 8-bit networks, the signal is 20 dB above the noise, see :mod:`.signal_to_noise`: one
+    standard deviation is a tenth of the output's scale, and 2.5 of them are a quarter.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Tolerance(msgspec.Struct, frozen=True):
     """The tolerance of an output's elements.
 
     An element passes if ``|found - expected| <= atol + rtol * (|expected| + scale)``. The scale is
-    the magnitude of the output, or of a slice: a value near 0 is the difference of larger values,
-    and has their rounding errors. So the verdict does not depend on the unit: outputs of 1e-6 do
-    not pass unseen, and outputs of 1e4 need not agree to 1e-5.
+    the magnitude of the output or of a slice, since a value near 0 may be a difference of larger
+    values, with their rounding errors. So the verdict does not depend on the output's unit: errors
+    of 1e-6 count in outputs of 1e-6, and outputs of 1e4 need not agree to 1e-5.
 
     Attributes:
         rtol: The relative tolerance.
@@ -83,10 +83,10 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
             ``fp16``, ``bf16``, ``int8`` or ``fp8``.
 
     Returns:
-        The larger tolerance of dtype and precision; integers, bools and texts must be equal.
+        The larger tolerance of dtype and precision; 0 for integers, bools and texts.
 
     Raises:
-        UsageError: The precision is none of these.
+        UsageError: The precision is unknown.
 
     Example:
         >>> tolerance_for("float32", "fp32").rtol == 2**-13
