@@ -1,7 +1,7 @@
 """Data sets for calibration, verification and evaluation.
 
-A :class:`DataSet` yields the same items every time it is read, one at a time in memory. With the
-specs of a model's inputs, it checks each item against them.
+A :class:`DataSet` yields the same items every time it is read, one at a time in memory. If it gets
+the specs of a model's inputs, it also checks each item.
 """
 
 from __future__ import annotations

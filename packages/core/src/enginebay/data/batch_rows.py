@@ -1,4 +1,4 @@
-"""Splits and stacks the items of a data set for a model whose batch size is 1 or dynamic."""
+"""Conversion of data set items to the batch size of a model, if that is 1 or dynamic."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def detect_batch_form(
     """Detect from the first item how items must be adapted to the model's batch size.
 
     Returns:
-        ``rows`` if items lack the batch axis, whose size in the model is 1 or dynamic; ``batches``
-        if items must be split: the model's batch size is 1, or it is dynamic and an item has one
-        target per row; otherwise an empty text: the item fits, or its shape is wrong.
+        ``rows`` if items have no batch axis, and the model's batch size is 1 or dynamic;
+        ``batches`` if items are batches to split: the model's batch size is 1, or is dynamic and an
+        item has one target per row; otherwise "": the items fit, or have a wrong shape.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}

@@ -6,15 +6,15 @@ import msgspec
 
 
 class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The items of a data set that were used, as a manifest records them.
+    """A manifest's record of the data set items that were used.
 
     Attributes:
         source: The data set, as the user named it.
         count: The number of used items.
         indices: The indices of the used items in the source; empty if all items were used.
         digest: BLAKE2b over the inputs of all used items, in hexadecimal.
-        targets: The meaning of class indices in targets, as the task that read the files describes
-            it; empty without a task.
+        targets: Description of the class indices in targets, by the task that read the files; empty
+            without a task.
     """
 
     source: str

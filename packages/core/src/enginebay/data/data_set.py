@@ -54,12 +54,12 @@ class DataSet:
             ``file.py:attr`` or ``module:attr``, which names an iterable or a callable;
             ``SCHEME:NAME`` of a plugin; an iterable that can be read repeatedly; or a callable
             that returns an iterable.
-        take: Use this many items: drawn at random if the number of items is known, else the first.
+        take: Number of items to use: random items if the length is known, else the first items.
         seed: Random seed for ``take``.
 
     Attributes:
         named: The arguments to open the data set in another process; None for a Python object.
-        targets: The meaning of class indices in targets, if a task has read the files; else
+        targets: Description of the class indices in targets, if a task has read the files; else
             empty.
 
     Raises:
@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Let the task convert a folder's files; without task or folder, return this data set.
+        """Return the data set with a folder's files as read by the task; unchanged without both.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.
@@ -121,7 +121,7 @@ class DataSet:
         """Return the data set with its items adapted to the batch size of the model's inputs.
 
         Items without a batch axis get one, and batches are split into rows. Other items stay
-        unchanged: if they do not fit, reading them raises the error.
+        unchanged; an item that does not fit raises an error when it is read.
 
         Args:
             inputs: The specs of the model's inputs.

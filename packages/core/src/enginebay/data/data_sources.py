@@ -1,6 +1,6 @@
 """Sources of a data set's items: stacked arrays, a folder of files, or any iterable.
 
-A source can be read repeatedly, and holds one item at a time in memory.
+A source can be read repeatedly, and loads one item at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ItemSource(Protocol):
 
 
 class RecordedSamples:
-    """The caller's example inputs and data items that an artifact recorded."""
+    """The user's example inputs and data items, as recorded in an artifact."""
 
     by_number = True
 
@@ -93,7 +93,7 @@ class StackedArrays:
         self.count: int | None = next(iter(lengths.values()), 0)
 
     def read(self, indices: Sequence[int] | None) -> Iterator[object]:
-        """Yield each item as a dict with one entry of each array."""
+        """Yield each item: a dict with the item's entry of each array."""
         chosen = range(self.count or 0) if indices is None else indices
         with _report_read_errors(self._path), ZipFile(self._path) as archive:
             rows = {name: _read_rows(archive, name, chosen) for name in self._names}
@@ -101,7 +101,7 @@ class StackedArrays:
 
 
 class NpzFolder:
-    """A folder of ``.npz`` files with one item each, in the order of their names."""
+    """A folder of ``.npz`` files with one item each, sorted by file name."""
 
     by_number = True
 
@@ -137,7 +137,7 @@ class UnpreparedFolder:
 
 
 class IterableSource:
-    """A sequence, an iterable that can be read repeatedly, or a callable that returns one."""
+    """A sequence, an iterable that can be read again, or a callable that returns an iterable."""
 
     def __init__(self, values: Any, description: str) -> None:
         self.description = description
@@ -195,7 +195,7 @@ def open_source(source: object, named: str | None = None) -> ItemSource:
         named: The text that named the object, for messages and records.
 
     Raises:
-        InputError: The source has another type, or cannot be read.
+        InputError: The source has a wrong type, or cannot be read.
     """
     if isinstance(source, str | PathLike):
         return _open_path(Path(source))
@@ -249,7 +249,7 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
 
 
 def _open_entry(archive: ZipFile, name: str, *, from_start: bool) -> BinaryIO:
-    """Open an array in an ``.npz`` file as a stream, to read it from the start or to seek in it."""
+    """Return a stream of an array in an ``.npz`` file, to read from the start or to seek."""
     info = archive.getinfo(f"{name}.npy")
     if from_start or info.compress_type != ZIP_STORED:
         # Buffered, since each read from the archive takes 15 µs, even of a hundred bytes.
@@ -265,7 +265,7 @@ def _open_entry(archive: ZipFile, name: str, *, from_start: bool) -> BinaryIO:
 
 
 def _read_rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[NumpyArray]:
-    """Yield the entries of an array at these indices of axis 0; each is read when it is needed."""
+    """Yield the entries of an array at these indices of axis 0, each read only when needed."""
     with _open_entry(archive, name, from_start=not indices or indices[0] == 0) as stream:
         beginning = stream.tell()
         shape, fortran, dtype = _read_header(stream)

@@ -37,7 +37,7 @@ class Item(NamedTuple):
 def build_item(
     number: int, raw: object, names: Sequence[str] | None, unused: frozenset[str]
 ) -> Item:
-    """Build an item from a source's value: a dict, a pair with a target, or arrays without names.
+    """Return the item for a source's value: a dict, inputs and target, or arrays without names.
 
     Raises:
         InputError: The number of inputs is wrong, or an input is not an array of numbers.

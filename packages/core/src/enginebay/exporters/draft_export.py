@@ -1,4 +1,4 @@
-"""Draft export to ONNX: it lists every obstacle to an export instead of failing at the first one.
+"""Draft export to ONNX, which lists all obstacles to an export instead of failing at the first.
 
 ``torch.export.draft_export`` runs the model on real inputs and thus continues after errors of
 ``torch.export.export``. Operators without an ONNX translation become placeholders.
@@ -40,10 +40,10 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         operator: The operator, such as ``aten::sort`` or ``my.ops::Wibble``; for a branch on a
             tensor's values, the line of Python.
-        modules: Dotted names of the modules that use it, such as ``body.l``.
-        reason: Why it cannot be deployed, in a few words.
-        rewriter: A rewriter or lowering that would replace it, with its condition; empty if none
-            is known.
+        modules: Dotted names of the modules that contain the operator or line, such as ``body.l``.
+        reason: Why the operator or line cannot be deployed, in a few words.
+        rewriter: A rewriter or lowering that would replace the operator, with the condition; empty
+            if none is known.
     """
 
     operator: str
@@ -56,7 +56,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a draft export.
 
     Attributes:
-        ir: The ONNX file; its operators of ``PLACEHOLDER_DOMAIN`` are placeholders.
+        ir: The ONNX file, in which operators of ``PLACEHOLDER_DOMAIN`` are placeholders.
         obstacles: The operators and lines that torch.export or the ONNX exporter cannot handle.
     """
 
@@ -73,8 +73,8 @@ def write_draft(
         model: The model with its inputs bound.
         path: The ONNX file to write.
         patch: Applies the rewriters, as for :func:`enginebay.exporters.write_ir`.
-        translated: Called while the rewriters are active; returns the operators that their
-            symbolics translate.
+        translated: Function that returns the operators for which the active rewriters have
+            symbolics.
 
     Raises:
         ExportError: The file cannot be written.
@@ -92,7 +92,7 @@ def write_draft(
 
 
 def merge_obstacles(obstacles: Iterable[Obstacle]) -> Iterator[Obstacle]:
-    """Merge all obstacles of the same operator into one that has all their reasons and modules."""
+    """Yield one obstacle per operator, with all reasons and modules of the operator."""
     groups: dict[str, list[Obstacle]] = {}
     for obstacle in obstacles:
         groups.setdefault(obstacle.operator, []).append(obstacle)

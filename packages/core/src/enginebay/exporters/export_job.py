@@ -32,7 +32,7 @@ class ExportJob:
         output_names: Names of the outputs, in order.
         dynamic: The dynamic dimensions.
         opset: The requested ONNX opset; None for the exporter's default.
-        target: The main file to write, in an empty folder; further files go next to it.
+        target: The main file to write, in an empty folder that may get further files.
     """
 
     flat: FlatModel
@@ -62,7 +62,7 @@ class ExportedFiles:
 
 @contextmanager
 def stage_files(path: Path) -> Iterator[Path]:
-    """Yield a path in a temporary folder, whose files finally move to the folder of ``path``.
+    """Yield a path in a temporary folder; after the block, move its files to ``path.parent``.
 
     Existing files at ``path`` are replaced only if the block succeeds.
 
@@ -94,4 +94,4 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 
 class CannotWriteError(ExportError):
-    """The files cannot be written, for example to a full disk; no other exporter can help."""
+    """Error of a full disk, or of another failure to write, which no other exporter would avoid."""

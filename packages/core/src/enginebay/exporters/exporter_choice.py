@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(StrEnum):
-    """The exporters; each value is the exporter's name in the conditions of rewriters."""
+    """The exporters; a value is the exporter's name in the conditions of rewriters."""
 
     DYNAMO = "dynamo"
     TORCHSCRIPT = "torchscript"
@@ -101,7 +101,7 @@ class ExportSource:
 
 
 def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
-    """Drop each dimension whose range is a single size: it is fixed, and the samples have it."""
+    """Return ``dynamic`` without dimensions of a single size, which the samples already have."""
     shapes = {
         name: {axis: dim for axis, dim in axes.items() if dim.min != dim.max}
         for name, axes in dynamic.items()
@@ -136,7 +136,7 @@ def _leave_inference_mode() -> AbstractContextManager[None]:
 def write_module(
     source: ExportSource, kind: IRKind, exporter: ExporterName | None, target: Path
 ) -> ExportedFiles:
-    """Export a model to ``target`` with ``exporter``; None selects the first that works.
+    """Export a model to ``target`` with ``exporter``; None tries exporters until one works.
 
     Raises:
         ExportError: No exporter works. The message has the reason for each exporter; ``__cause__``
@@ -195,7 +195,7 @@ def _try_exporters(
 
 
 def _raise_final_error(err: BaseException | None) -> None:
-    """Raise an error of Enginebay that other exporters would meet too; ignore all other errors."""
+    """Raise the error, or a cause of it, that other exporters would raise too; otherwise return."""
     # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
         # Another exporter may avoid a plain ExportError.

@@ -1,6 +1,6 @@
 """Model wrapper for exporters, which takes tensors and returns a tuple of tensors.
 
-This module imports torch at its top, since the class derives from ``nn.Module``: import it lazily.
+Import this file lazily: it imports torch at its top, since the class derives from ``nn.Module``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class FlatModel(nn.Module):
     """Wraps a model without copying it; all inputs and outputs of the wrapper are tensors.
 
-    Exporters need not support nested inputs, constant arguments or dictionaries of outputs.
+    So exporters need not support nested inputs, constant arguments or dictionaries of outputs.
     """
 
     def __init__(self, model: nn.Module, signature: Signature) -> None:

@@ -1,4 +1,4 @@
-"""Search for the marked values at which an ONNX graph is to be cut."""
+"""Search for the values at which an ONNX graph is to be cut, by the names of their marks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value,
 
     Returns:
         The cuts inside the model (not at the model's inputs or outputs), and a dict: output of a
-        mark at a cut → index of this cut.
+        mark → index of the cut at this mark.
 
     Raises:
         UsageError: No mark has the name of a cut, or two cuts have the same name.
@@ -69,7 +69,7 @@ def _find_marked_values(name: str, cut: Cut, marks: Sequence[tuple[str, Value]])
 
 
 def _list_cut_names(mark: str) -> tuple[str, ...]:
-    """List the names of a mark in a cut: ``head:input_0``, ``head:input`` and ``head``."""
+    """List a mark's names that a cut may use: ``head:input_0``, ``head:input`` and ``head``."""
     function, _, tensor = mark.rpartition(":")
     kind, _, index = tensor.partition("_")
     if not function or kind not in ("input", "output") or not index.isdecimal():
@@ -104,7 +104,7 @@ def _is_end(value: Value) -> bool:
 
 
 def _drop_earlier_marks(marks: Sequence[Value]) -> list[Value]:
-    """Drop each mark on which another mark of the same cut depends."""
+    """Return the marks on which no other mark of the same cut depends."""
     earlier = set().union(*map(_collect_ancestors, marks))
     return [mark for mark in marks if mark not in earlier]
 

@@ -1,4 +1,4 @@
-"""The entry point of this package: export of a model to the files of an IR."""
+"""Main function of this package: export of a model to the files of an IR."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def write_ir(
         kind: The kind of IR to write.
         path: The main file. Without a suffix, the path gets the usual suffix of ``kind``. External
             weights go to ``<path>.data``.
-        exporter: The only ONNX exporter to try. By default ``dynamo``, then ``torchscript`` with a
-            note on the failure; for a TorchScript model only ``torchscript``.
+        exporter: The only ONNX exporter to try. By default ``dynamo`` and, if that fails,
+            ``torchscript``, with a note on the failure; for a TorchScript model ``torchscript``.
         opset: The ONNX opset; None for the exporter's default.
         patch: Takes the model and the exporter's name (``dynamo``, ``torchscript``, ``jit.trace``,
             ``torch.export``), and returns a context manager that applies the rewriters and yields
@@ -81,7 +81,7 @@ def check_choices(source: ModelSource, kind: str, exporter: str | None) -> None:
     """Check before an export that the model can be exported with these options.
 
     Raises:
-        UsageError: The representation or exporter is unknown, or they cannot be combined.
+        UsageError: The representation or exporter is unknown, or the two cannot be combined.
         ExportError: The model is an ONNX file, and ``kind`` is a format of torch.
     """
     if kind not in SUFFIXES:

@@ -110,7 +110,7 @@ def _add_metadata(path: Path, metadata: dict[str, str]) -> None:
 
 
 def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
-    """Check that the exported graph keeps the requested dimensions dynamic."""
+    """Raise ExportError if a dimension requested as dynamic is fixed in the exported graph."""
     # Needed since torch.onnx retries with suggestions of torch.export, which may fix a size.
     for spec in inputs:
         for axis, dim in job.dynamic.get(spec.name, {}).items():
@@ -137,7 +137,7 @@ def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> Expo
 
 
 def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
-    """Check that each output size that depends on a dynamic dimension is dynamic in the graph."""
+    """Raise ExportError if an output size should depend on a dynamic dimension, but is fixed."""
     # torch 2.13 ends an LSTM or GRU over an open length with a Reshape to the example's length.
     # The check costs two forward passes, so it runs only if an output has a fixed shape.
     fixed = [

@@ -1,4 +1,4 @@
-"""Dynamic axes: example inputs with which an exporter keeps them, and a search in the outputs."""
+"""Example inputs with which exporters keep axes dynamic, and detection of dynamic output axes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _compare_shapes(
 
 
 def _choose_other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Choose a new size for each dimension, if possible by a different factor for each."""
+    """Return dimension name → another size, if possible larger by a different factor for each."""
     dims = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
     return {
         name: _choose_other_size(dim, sizes[name], factor)

@@ -27,19 +27,19 @@ _RANDOM_OPERATORS = {"RandomNormal", "RandomUniform"}
 
 
 def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]:
-    """Cut an ONNX model into parts, at marks or, in a user's file without marks, at any tensors.
+    """Cut an ONNX model into parts, at marks (``enginebay.mark``) or, without marks, at tensors.
 
-    The inputs of a part are the inputs of the model and outputs of earlier parts that the part
-    uses. The outputs of a part are the values that later parts use, and outputs of the model. A
-    tensor at a cut gets the name of the mark; all other tensors keep the exporter's names.
+    A part reads inputs of the model and outputs of earlier parts. A part returns outputs of the
+    model and the values that later parts read. A tensor at a cut gets the name of the mark; all
+    other tensors keep the exporter's names.
 
     Args:
         ir: An ONNX file, or a model that was exported with
             :func:`~enginebay.rewriting.mark_nodes`. The caller has checked the external data.
         cuts: Names of marks, or of tensors in a file, in the order of the model. All tensors with
             the same mark, or of the same :class:`Cut`, are cut together.
-        folder: The folder for ``part_0.onnx``, ``part_1.onnx`` …. If the model has a file of
-            weights, each part has one too.
+        folder: The folder for ``part_0.onnx``, ``part_1.onnx`` …. If the model has a separate file
+            of weights, so has each part.
 
     Returns:
         The parts without marks, in the order in which they must run: one more than there are cuts
@@ -93,7 +93,7 @@ def _load_model(path: Path) -> Model:
 def _assign_levels(
     graph: Graph, cuts: Sequence[Cut], cut_values: Mapping[Value, int]
 ) -> dict[Value, int | None]:
-    """Count the cuts before each value; None for a constant, which is copied into every part."""
+    """Return the number of cuts before each value; None for a constant, which all parts copy."""
     levels: dict[Value, int | None] = {
         value: 0 for value in graph.inputs if not value.is_initializer()
     }
@@ -189,7 +189,7 @@ def _forget_sizes(shape: Shape | None) -> Shape | None:
 def _extract_parts(
     graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[Cut]
 ) -> list[Graph]:
-    """Return a graph for each part, with copies of the part's nodes and the constants they read."""
+    """Return a graph for each part, with copies of its nodes and of the constants they read."""
     from onnx_ir.convenience import extract
 
     computed = [value for node in graph for value in node.outputs if value.name]

@@ -85,7 +85,7 @@ def lower_model(
 
     Raises:
         ExportError: The engine's operators are known, but the model cannot be captured.
-        EnginebayError: A lowering fails, or the engine lacks operators.
+        EnginebayError: A lowering fails, or the engine does not support an operator.
     """
     lowerings = active_lowerings()
     if lowerings is None:
@@ -120,7 +120,7 @@ def lower_model(
 def _capture_or_trace(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
     """Capture the model with ``torch.export``; if that fails, capture a TorchScript trace of it.
 
-    A trace has the fixed sizes of the example, so dynamic dimensions exclude this second way.
+    With dynamic dimensions no trace is tried, since a trace has the fixed sizes of the example.
     """
     try:
         return capture_program(job)

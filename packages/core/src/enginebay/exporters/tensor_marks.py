@@ -1,4 +1,4 @@
-"""Insertion of marks into an ONNX file without marks, so that the file can be cut at tensors."""
+"""Insertion of marks (``enginebay.mark``) into an ONNX graph, which can then be cut at tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
     """Insert a mark after each tensor that a cut names; the mark gets the name of the tensor.
 
     Args:
-        graph: The graph to change, except for subgraphs.
+        graph: The graph to change; its subgraphs stay unchanged.
         cuts: Cuts at tensors that are outputs of the graph's nodes.
 
     Raises:

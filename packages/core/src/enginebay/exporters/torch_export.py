@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def export_trace(job: ExportJob) -> ExportedFiles:
     """Trace the model after one warm-up run, and compare the outputs of the trace and the model.
 
-    If this fails, the graph that ``torch.export`` captures is traced instead. The file also
+    If the model cannot be traced, the graph that ``torch.export`` captures is traced. The file also
     contains the specs of inputs and outputs, which TorchScript itself does not store.
     """
     import torch
@@ -104,7 +104,7 @@ def _save_file(job: ExportJob, save: Callable[[BytesIO], None]) -> None:
 
 
 def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[str, str]:
-    """Return a dict: torch's symbol for each dynamic size → the user's name of the dimension."""
+    """Return torch's symbol for a dynamic size → the user's name of the dimension."""
     inputs, _ = program_specs(program, list(job.samples))
     return {
         str(spec.dims[axis]): dim.name
@@ -117,7 +117,7 @@ def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[
 def _open_specs(
     fixed: Sequence[TensorSpec], axes: Mapping[str, Mapping[int, str]] | None
 ) -> tuple[TensorSpec, ...]:
-    """Return specs with a name for each dynamic size; if ``axes`` is None, their dims are None."""
+    """Return specs with a name for each dynamic size, or with unknown dims if ``axes`` is None."""
     return tuple(
         TensorSpec(spec.name, spec.dtype, None if axes is None else _name_open_dims(spec, axes))
         for spec in fixed

@@ -1,7 +1,7 @@
-"""Records of an artifact's verdict, the verdict's figures and the results of comparators.
+"""Records of an artifact's verdict, of error metrics and of the results of comparators.
 
-:mod:`enginebay.verification` measures the figures. A record is plain JSON, which has no NaN and no
-infinity: a value that may be one of them is stored as text.
+:mod:`enginebay.verification` computes the metrics. Records are stored as JSON, which has no NaN and
+no infinity: values that may be NaN or infinite are stored as text.
 """
 
 from __future__ import annotations

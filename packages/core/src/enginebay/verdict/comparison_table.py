@@ -1,4 +1,4 @@
-"""Table of the comparisons of outputs."""
+"""Table of output comparisons."""
 
 from __future__ import annotations
 

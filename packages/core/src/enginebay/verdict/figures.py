@@ -1,4 +1,4 @@
-"""Records of a verdict's figures: comparisons of outputs, signal-to-noise ratios, simulations."""
+"""Records of error metrics: comparisons of outputs, signal-to-noise ratios, simulations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: The output's name.
-        dtype: The expected dtype, in NumPy's names; the found one if the output is unexpected.
-        shape: The expected shape; the found one if the output is unexpected.
+        dtype: NumPy's name of the expected dtype; for an unexpected output, of the actual dtype.
+        shape: The expected shape; for an unexpected output, the actual shape.
         total: Number of compared elements.
         mismatched_count: Number of elements that did not pass.
         max_abs_error: The largest ``|found - expected|`` over elements that are finite in both;
@@ -35,14 +35,14 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         worst_expected: The reference's value at ``worst_index``, as text.
         worst_found: The artifact's value at ``worst_index``, as text.
         rtol: The relative tolerance that was applied.
-        atol: The absolute tolerance that was applied to the element at ``worst_index``: it includes
+        atol: The absolute tolerance that was applied to the element at ``worst_index``, including
             the part that is relative to the magnitude of the output.
         rtol_that_passes: The smallest ``rtol`` with which the output would pass; None if there is
             none.
         atol_that_passes: An ``atol`` with which the output would pass; None if there is none.
         passed: True if the output agrees with the reference.
         reason: Why the output did not pass, or a remark on an output that passed.
-        sample: Label of the compared sample: ``example``, or a probe such as ``redrawn``.
+        sample: Label of the compared sample: ``example``, ``item 3`` or, generated, ``redrawn``.
         comparator: Name of the comparator: ``detections:0.5``; empty if the output was compared
             element by element.
     """
@@ -114,7 +114,8 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         agreed_wanted: The smallest ``agreed`` that passes.
         right: Number of samples in which the engine's largest value is at the index of the true
             class; None if the true classes are unknown.
-        right_in_model: Number of samples in which the model's largest value is at that index.
+        right_in_model: Number of samples in which the model's largest value is at the index of the
+            true class.
         right_wanted: The smallest ``right`` that passes.
     """
 
@@ -131,13 +132,13 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """True if ``decibels``, ``agreed`` and ``right`` reach the required numbers."""
+        """True if the ratio, the equal largest values and the accuracy reach the minimums."""
         is_right = self.right is None or self.right >= self.right_wanted
         is_clear = self.decibels is None or self.decibels >= self.wanted
         return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """Describe signal-to-noise ratio, equal largest values and accuracy, with the minimums."""
+        """Describe in one line the ratio in dB, how often classes agree, and the accuracy."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
         required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
@@ -158,9 +159,9 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of the graph that an engine is built from, run by another engine.
+    """Error metrics of the graph that an engine is built from, when another engine runs the graph.
 
-    They show that the graph is right, not that the engine built from it is.
+    These metrics can show that the graph is right, but not that the engine is right.
 
     Attributes:
         engine: Name and version of the other engine: ``onnxruntime 1.31.1``.

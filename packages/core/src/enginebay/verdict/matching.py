@@ -1,7 +1,7 @@
 """Records of comparators: a request, the result for one sample, and the sum over all samples.
 
-A comparator compares outputs that are sets, such as detections: it decides which rows belong
-together, and :mod:`enginebay.verification` compares these element by element.
+A comparator compares outputs that are sets, such as detections: it decides which rows match, and
+:mod:`enginebay.verification` compares matched rows element by element.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Allowed(Protocol):
 
         Args:
             output: The name of the output with these values.
-            values: Some of the reference's values, in NumPy.
+            values: An array of values of the reference.
             scale: The values whose magnitude the errors may be relative to, since a value near 0
-                has the rounding errors of larger ones. By default, ``values``.
+                may have the rounding errors of larger values. By default, ``values``.
         """
         ...
 
@@ -38,8 +38,8 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
             arrays.
         found: The artifact's outputs, with the same names, dtypes and ranks; sizes may differ.
         allowed: Computes allowed errors: ``request.allowed("scores", scores)`` returns an array.
-        every: The reference's outputs of all samples, to find a constant such as a threshold; empty
-            if two samples are compared with each other.
+        every: The reference's outputs of all samples, from which a comparator may estimate a
+            constant such as a threshold; empty if two samples are compared with each other.
     """
 
     expected: Mapping[str, Any]
@@ -55,12 +55,12 @@ class Aligned(msgspec.Struct, frozen=True, kw_only=True):
         output: The output's name.
         expected: The reference's values, an array of any shape.
         found: The artifact's values, an array of the same shape in the same order.
-        places: Integers with one row per value, which is the index of ``expected[i]`` in the
+        places: An array of integers, in which row ``i`` is the index of ``expected[i]`` in the
             reference's output; None if ``expected`` is the whole output.
         scale: The values whose magnitude the tolerance is relative to; None for ``expected``.
-        part: The kind of the values, if the output holds several kinds: ``scores``.
-        noise_only: True for values without a match, which are paired with 0. They are not compared,
-            but count as noise in the signal-to-noise ratio of an 8-bit engine.
+        part: The kind of the values, if the output contains several kinds: ``scores``.
+        noise_only: True for values without a match, which are paired with 0. Such values are not
+            compared, but count as noise in the signal-to-noise ratio of an 8-bit engine.
     """
 
     output: str
@@ -76,7 +76,7 @@ class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of comparing some outputs of one sample.
 
     Attributes:
-        passed: True if the outputs agree, apart from the values in ``aligned``.
+        passed: True if the outputs agree, regardless of the values in ``aligned``.
         matched: Number of the reference's rows (boxes, ranks) that have a match in the artifact.
         expected_alone: Number of the reference's rows without a match.
         found_alone: Number of the artifact's rows without a match.
@@ -84,7 +84,7 @@ class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
             threshold; ``expected_alone`` and ``found_alone`` do not include them.
         reason: Why the outputs differ; empty if they agree.
         worst: Description of the worst match, or of a row without a match, for the user.
-        badness: Sort key: the ``worst`` of the sample with the largest badness is shown.
+        badness: Sort key: users get the ``worst`` of the sample with the largest badness.
         aligned: Matched values, which core compares element by element.
     """
 
@@ -111,8 +111,8 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
         found_alone: Number of the artifact's rows without a match.
         excused: Number of rows that need no match, such as a box at the model's threshold.
         worst: Description of the worst match, or of a row without a match.
-        sample: Label of the sample of ``worst``: ``example``, ``item 3``, or a probe such as
-            ``redrawn``.
+        sample: Label of the sample with the worst match: ``example``, ``item 3`` or, for generated
+            inputs, ``redrawn``.
         passed: True if the outputs agree in every sample.
     """
 

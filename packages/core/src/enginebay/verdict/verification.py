@@ -22,7 +22,7 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
 
 class VerdictWarning(UserWarning):
-    """Warning of a verdict's limitation: an unavailable device, or an input with a single value."""
+    """Warning of a limitation of the verdict: an unavailable device, an input with one value."""
 
 
 #: Default number of probes: enough for all kinds that an example without open sizes has.
@@ -42,23 +42,23 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         labels: Label of each recorded sample: ``example``, ``redrawn``.
         beyond: Labels of the samples that have values outside the example's range.
-        dropped: Labels of the probes (generated inputs) that were left out, each with the reason:
-            the model raises an error on them, or returns only NaN.
+        dropped: Labels of the probe inputs (generated, similar to the example) that were left out,
+            each with the reason: the model raises an error, or returns only NaN.
         undecided: Labels of the samples on which rounding errors change the model's own outputs by
-            more than the tolerance. Probes among them are left out; the caller's own samples stay,
-            and make the verdict ``unverified``.
-        untried: Names of the inputs that hold one single value, the same in all samples.
-        tried: The largest compared size of each open dimension without a limit, by its name.
-        refused: A size at which the model itself fails, by the name of the open dimension.
-        unchanging: Names of the outputs that are the same in all samples, although others change.
-            Outputs of floats are included only if they are empty.
-        warnings: Limitations of the verdict, a sentence each: lines of code where Python reads a
-            value that is the same in all samples.
+            more than the tolerance. Such probe inputs are left out; such samples of the caller
+            stay, and make the verdict ``unverified``.
+        untried: Names of the inputs that have one single value in all samples.
+        tried: Name of a dynamic dimension without a limit → largest compared size.
+        refused: Name of a dynamic dimension without a limit → size at which the model itself fails.
+        unchanging: Names of the integer, bool and empty outputs that are the same in all samples,
+            although other outputs change.
+        warnings: A sentence for each line of code where Python reads a value that is the same in
+            all samples.
         branches: Lines of code where Python reads a value that differs between samples:
             ``net.py:12``.
-        domain: Lower and upper bound of the probes' values by input name, if the caller set any.
-        targets: The index of the true class of each data item, by the item's label.
-        doubt: Why no comparison proves anything, such as a model with random outputs; else empty.
+        domain: Input name → lower and upper bound of generated values, if the caller set bounds.
+        targets: Label of a data item → index of the true class.
+        doubt: Why no comparison proves anything, for example random outputs; otherwise empty.
     """
 
     labels: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(texts)
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
-        """Return the basis with only those lines whose values the exporter made constants.
+        """Return the basis with only those lines of code whose values the exporter made constant.
 
         Args:
             notes: The exporter's notes, which name each line whose value became a constant.
@@ -119,7 +119,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on an artifact, with its figures.
+    """The verdict on an artifact, with the error metrics.
 
     Attributes:
         verdict: ``verified``, ``mismatched``, ``unverified`` or ``crashed``.
@@ -128,13 +128,13 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         samples: Number of samples that were run.
         precision: The precision that the engine computed in; it selects the tolerances.
         reason: Why the verdict is ``unverified`` or ``crashed``; for ``mismatched``, a reason that
-            the figures do not show.
+            the error metrics do not show.
         failed: Labels of the samples in which an output does not pass.
-        basis: The basis of the verdict; None if only the figures are known.
+        basis: The basis of the verdict; None if unknown.
         signals: Each output's signal-to-noise ratio, for an 8-bit engine.
         matchings: Each comparator's results.
-        simulation: Figures of the graph that the engine is built from, run by another engine, if
-            the engine itself cannot run on this machine; else None.
+        simulation: Error metrics of the graph that the engine is built from, run by another engine,
+            if the engine itself cannot run on this machine; else None.
         fallbacks: A sentence for each requested setting that the engine did not use, from its
             receipt.
         non_finite: How the engine differs from the model on NaN and infinity; empty if it agrees.
@@ -178,7 +178,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             reference: Name of the reference.
             precision: The precision that the engine computed in.
             basis: The basis of the verdict.
-            doubt: Why equal outputs would not prove that the engine is right; empty if they would.
+            doubt: Why equal outputs do not prove that the engine is right; otherwise empty.
             signals: The signal-to-noise ratios of an 8-bit engine.
             matchings: Each comparator's results.
             fallbacks: A sentence for each requested setting that the engine did not use.
@@ -288,7 +288,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Verification {self.headline()}>"
 
     def headline(self) -> str:
-        """Return the verdict with either its reason, or the reference and the samples."""
+        """Return the verdict with the reason or, if none, the reference and the samples."""
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         return f"{self.verdict} against {self.reference} on {self.extent()}"
@@ -311,7 +311,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def output_blocks(self) -> Iterator[Block]:
-        """Yield a table of the outputs; for a simulation, also a heading and its outputs."""
+        """Yield a table of the outputs and, if another engine ran the graph, a second table."""
         yield from tabulate_outputs(self.outputs)
         if simulation := self.simulation:
             count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
@@ -324,7 +324,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             yield from tabulate_outputs(simulation.outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as ``enginebay verify --json`` prints them."""
+        """Return the document that ``enginebay verify --json`` prints."""
         return document({"kind": "verification", "verification": self})
 
     def warn(self) -> None:
