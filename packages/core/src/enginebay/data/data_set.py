@@ -258,6 +258,7 @@ class DataSet:
     def _copy_with(self, indices: list[int] | None, take: int | None) -> DataSet:
         other = copy(self)
         other._indices, other._take = indices, take
+        # No `named`, since its arguments open the whole data set and not this part.
         other._digests, other._length, other.named = array("Q"), None, None
         return other
 

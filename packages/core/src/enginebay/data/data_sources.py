@@ -57,6 +57,7 @@ class RecordedSamples:
         self.description = f"'{path}'"
         with _report_read_errors(path):
             samples = load_samples(path)
+        # Without the probe inputs, which were generated.
         self._samples = [sample.inputs for sample in samples if sample.kind in ("example", "item")]
         self.count: int | None = len(self._samples)
 

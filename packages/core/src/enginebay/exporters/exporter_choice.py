@@ -182,6 +182,7 @@ def _try_exporters(
             raise
         except BaseException as err:  # noqa: BLE001 - an exporter, or the model in it, may raise anything
             _raise_final_error(err)
+            # The next exporter would meet the full disk too.
             if cause := disk_error(err):
                 message = f"cannot write '{target.name}': {cause.strerror}"
                 raise CannotWriteError(message) from cause

@@ -26,6 +26,7 @@ class FlatModel(nn.Module):
         self.model = model
         self.call = signature.call
         self.places = signature.output_paths
+        # A new module is in training mode; the model inside is already in evaluation mode.
         self.training = False
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:

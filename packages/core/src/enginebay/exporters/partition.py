@@ -173,6 +173,7 @@ def _infer_types(model: Model, *, trusted: bool) -> None:
         for name, value in values.items():
             recorded[name] = value.type, _forget_sizes(value.shape)
             value.type = value.shape = None
+    # data_prop: otherwise a Reshape to a shape from a Shape node has no inferred sizes.
     proto = onnx.shape_inference.infer_shapes(onnx_ir.to_proto(model), data_prop=True)
     inferred = create_value_mapping(onnx_ir.from_proto(proto).graph, include_subgraphs=False)
     for name, value in values.items():

@@ -39,6 +39,7 @@ def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
         taken.add(mark.outputs[0].name or "")
         for node, index in value.uses():  # nodes only: an output of the model is not replaced
             node.replace_input_with(index, mark.outputs[0])
+        # Connected only now: otherwise the loop would replace this input by the mark's own output.
         mark.replace_input_with(0, value)
         producer = value.producer()
         assert producer is not None

@@ -143,6 +143,7 @@ def _compare_outputs(
     notes = []
     for name, reference, output in zip(names, expected, traced, strict=True):
         try:
+            # The model itself may return NaN, so NaN in both is no difference.
             torch.testing.assert_close(output, reference, equal_nan=True)
         except AssertionError:
             notes.append(f"tracing: output '{name}' of the trace differs from the model's")

@@ -80,4 +80,5 @@ def _read_limits(limits: Any) -> tuple[int, int | None]:
     if limits is None:
         return 1, None
     largest = limits.upper  # sympy's infinity, which is not an Integer, if unlimited
+    # torch's minimum is 0 by default, that of DynamicDim is 1.
     return max(int(limits.lower), 1), int(largest) if largest.is_Integer else None

@@ -83,6 +83,7 @@ class HolderSnapshot:
         """Restore only changed items, since other threads may read the other items meanwhile."""
         holder, items = self.holder, self.items
         if isinstance(holder, list):
+            # By identity, since == compares tensors element by element.
             if len(holder) != len(items) or any(map(is_not, holder, items.values())):
                 holder[:] = items.values()
         elif isinstance(holder, set):

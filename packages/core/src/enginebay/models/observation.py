@@ -84,6 +84,7 @@ class Observation:
     @property
     def below(self) -> dict[str, int]:
         """Input name → exclusive upper bound of the values, for inputs that index a tensor."""
+        # The embedding decides: an argmax over the same ids may index a shorter tensor.
         return {**self.classes, **self.table_rows}
 
 

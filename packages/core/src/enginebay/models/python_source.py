@@ -75,6 +75,7 @@ def import_name(name: str) -> Iterator[ModuleType]:
             if err.name and (name == err.name or name.startswith(f"{err.name}.")):
                 raise missing_module(name, err.name) from err
             raise
+    # Not in the block above: errors of the caller's block are not errors of the import.
     with _put_first_on_path(Path.cwd()):
         yield module
 

@@ -67,6 +67,7 @@ def record(model: object) -> Iterator[RecordedCalls]:
             hint=f"record the module that is called: {' or '.join(modules)}" if modules else None,
         )
     seen = RecordedCalls(model)
+    # Before all other hooks, which may replace the arguments that the application passed.
     hook = model.register_forward_pre_hook(seen.add, with_kwargs=True, prepend=True)
     try:
         with run_uncompiled():
@@ -233,6 +234,7 @@ class RecordedCalls:
         """Record a call; ``record`` registers this method as a forward pre-hook of the model."""
         import torch
 
+        # Exporters run hooks too, with fake tensors instead of the application's inputs.
         is_traced = torch._C._get_tracing_state() is not None
         is_over = not self._is_open or self._difference
         if is_over or is_traced or torch.compiler.is_compiling():

@@ -143,6 +143,7 @@ def read_signature(
     try:
         result, mutated = _forward(unwrap_compiled(model), call, inputs, observer)
     except ModelError as err:
+        # Checked only now: a model may take a dict whose key resembles the parameter's name.
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
             if misspelled := find_misspelled_input(model, args):
                 raise misspelled from err

@@ -227,6 +227,7 @@ def _from_object(model: Any, description: str) -> ModelSource:
 def _check_modules(model: Any, description: str) -> None:
     """Raise if a module contains itself, since torch's traversal would recurse endlessly."""
     try:
+        # With duplicates: otherwise torch skips modules that it has visited, and finds no cycle.
         list(() if _is_program(model) else model.named_modules(remove_duplicate=False))
     except RecursionError as err:
         message = f"'{description}' leads to a module that contains itself"

@@ -44,6 +44,7 @@ def fixed_seed() -> Iterator[None]:
     """
     import torch
 
+    # Only the CPU's generator: by default, torch initialises every GPU to save its generator.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
@@ -126,6 +127,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     inner = (weights[name] for name in _WRAPPERS if isinstance(weights.get(name), dict))
     state = next(inner, weights)
     own = list(model.state_dict())
+    # The text before the model's first name, such as `module.` in a checkpoint of DataParallel.
     first = f".{own[0]}" if own else "."
     prefix = next((name[: 1 - len(first)] for name in state if str(name).endswith(first)), "")
     if prefix and {f"{prefix}{name}" for name in own} == {*state}:

@@ -159,4 +159,5 @@ def resolve_tolerance(
     relative = default.rtol if rtol is None else rtol
     if atol is not None:
         return Tolerance(relative, atol)
+    # rtol=0 requires equal values, so not even the default atol for underflow applies.
     return Tolerance(relative, 0.0 if rtol == 0 else default.atol, default.noise)

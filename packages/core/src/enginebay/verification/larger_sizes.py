@@ -25,6 +25,7 @@ def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
     Raises:
         ModelError: The model runs neither at a larger nor at a smaller size.
     """
+    # If the probe with random values was dropped, larger inputs repeat the example's values.
     model, accepts_random_values = recorder.model, "redrawn" in recorder.labels
     sizes = unlimited_sizes(model.dynamic, model.example_shapes)
     # All open dimensions share one budget, so that a run weighs more if there are many.

@@ -34,6 +34,7 @@ def reference_outputs(onnx_path: str | Path, inputs: Mapping[str, NumpyArray]) -
 
     model = read_onnx(onnx_path)
     try:
+        # By path, since onnx searches external data in the folder of the file.
         values = ReferenceEvaluator(str(model.path)).run(None, dict(inputs))
     except Exception as err:
         message = f"onnx's reference evaluator cannot run '{model.path.name}': {reason(err)}"

@@ -42,6 +42,7 @@ def as_numpy(array: Array) -> tuple[NumpyArray, str]:
     """
     import numpy as np
 
+    # Not by isinstance(): comparing arrays must not import torch.
     if not hasattr(array, "detach"):
         values = np.asarray(array)
         return values, "string" if values.dtype.kind in "OSU" else values.dtype.name

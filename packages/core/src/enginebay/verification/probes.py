@@ -189,6 +189,7 @@ class ProbeGenerator:
         if not arrays or not self._settings.count or has_nan:
             return None
         for array in arrays.values():
+            # At least three positions, for NaN and both infinities.
             indices = self._values.random.permutation(array.size)[: 3 + array.size // 16]
             array.reshape(-1)[indices] = np.resize([np.nan, np.inf, -np.inf], indices.size)
         return {**self._example, **arrays}

@@ -125,6 +125,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
         agreed += (
             bool(np.array_equal(expected.argmax(-1), found.argmax(-1))) if expected.ndim else 1
         )
+        # The scores of one item: all axes but the last have size 1.
         if expected.shape[-1:] == (expected.size,) and expected.size <= _MAX_CLASSES:
             items.append(_Classification(expected.reshape(-1), int(found.argmax()), target))
     if not count:
