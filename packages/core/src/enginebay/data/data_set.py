@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return the data set with a folder's files as read by the task; unchanged without both.
+        """Return the data set in which the task converts a folder's files, or else this object.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def export_trace(job: ExportJob) -> ExportedFiles:
-    """Trace the model after one warm-up run, and compare the outputs of the trace and the model.
+    """Trace the model after one warm-up run, write the file, and note outputs that differ.
 
     If the model cannot be traced, the graph that ``torch.export`` captures is traced. The file also
     contains the specs of inputs and outputs, which TorchScript itself does not store.

@@ -181,7 +181,7 @@ def _can_be_state(value: object) -> bool:
 
 
 def _is_object(value: object) -> bool:
-    """Return True for an instance with attributes if neither Python nor torch has its class."""
+    """Return True for an instance of a user's class (not Python's or torch's) with attributes."""
     # A class with a user's metaclass is not an object: its namespace is read-only.
     is_class = isinstance(value, type)
     return not is_class and hasattr(value, "__dict__") and _is_user_class(type(value))

@@ -69,7 +69,7 @@ class Observation:
         table_rows: Name of an input that indexes embeddings → rows of the smallest embedding.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
-        orders: True if the forward computes indices by sorting, which are undefined for ties.
+        orders: True if the forward computes indices by sorting: for ties, indices are undefined.
         random: True if the forward draws random numbers.
         largest: Size in bytes of the largest tensor that depends on the inputs.
     """

@@ -1,4 +1,4 @@
-"""Recording of an application's calls of a model, which become example and data of a deployment."""
+"""Recording of a model's calls in an application, as the example and the data of a deployment."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Describe how a call differs from the first, for a text before ``in call N``; "" if not."""
+    """Describe how a call differs from the first, or return ""; ``in call N`` follows the text."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             values = [

@@ -32,8 +32,8 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
         codebase: The codebase in a config, to which names without scheme belong.
 
     Raises:
-        ModelSourceError: The text is not a model's name, or its file, module or attribute is
-            missing.
+        ModelSourceError: The text is not a model's name, or names a missing file, module or
+            attribute.
     """
     check_text(text)
     text, requested = split_weights(text)

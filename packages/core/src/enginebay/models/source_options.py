@@ -70,7 +70,7 @@ def read_options(request: ModelRequest) -> Options:
 
 
 def image_size(request: ModelRequest) -> tuple[int, int, int] | None:
-    """Return channels, height and width of the requested shape; None for other or more shapes.
+    """Return channels, height and width if exactly one shape of rank 4 is requested, else None.
 
     Example:
         >>> from enginebay.hooks import ModelRequest

@@ -76,13 +76,13 @@ class ModelSource:
 
     @property
     def input_names(self) -> list[str]:
-        """The input names in the model's file; without any, the parameters of ``forward``."""
+        """The input names in the model's file; without names, the parameters of ``forward``."""
         if self.ir is not None and self.ir.inputs:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
     def arguments(self, named: Mapping[str, object]) -> object:
-        """Return inputs as arguments of ``forward``, if they are named as in a PyTorch file.
+        """Return inputs by name as arguments of ``forward``, if the names are from a PyTorch file.
 
         The names in a file may differ from the parameters of ``forward``. Inputs with other names
         are returned unchanged.

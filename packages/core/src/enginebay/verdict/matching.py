@@ -111,8 +111,8 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
         found_alone: Number of the artifact's rows without a match.
         excused: Number of rows that need no match, such as a box at the model's threshold.
         worst: Description of the worst match, or of a row without a match.
-        sample: Label of the sample with the worst match: ``example``, ``item 3`` or, for generated
-            inputs, ``redrawn``.
+        sample: Label of the sample with the worst match: ``example``, ``item 3``, or ``redrawn``
+            (generated).
         passed: True if the outputs agree in every sample.
     """
 

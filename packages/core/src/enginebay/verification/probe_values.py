@@ -103,7 +103,7 @@ class ValueGenerator:
     def vary_constant(
         self, name: str, array: NumpyArray, *, is_only_input: bool
     ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield other values for an input with equal elements, each after a suffix for the label.
+        """Yield (suffix of the label, other values) for an input whose elements are equal.
 
         Nothing is yielded for floats other than masks: :meth:`redraw` varies these.
         """
