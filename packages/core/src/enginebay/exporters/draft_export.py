@@ -215,7 +215,7 @@ def _find_deciding_lines(
     from torch._logging.structured import INTERN_TABLE
 
     frame = data["user_stack"][-1]
-    # Not the report's own table, which lacks the names that an earlier draft of this process had.
+    # Not the report's own table, which has no names that an earlier draft of this process stored.
     files = {number: name for name, number in INTERN_TABLE.items()}
     if is_model_file(file := files[frame["filename"]]):
         yield f"{file}:{frame['line']}", frame["loc"]

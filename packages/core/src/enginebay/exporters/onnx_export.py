@@ -138,7 +138,7 @@ def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> Expo
 
 def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
     """Raise ExportError if an output size should depend on a dynamic dimension, but is fixed."""
-    # torch 2.13 ends an LSTM or GRU over an open length with a Reshape to the example's length.
+    # torch 2.13 ends an LSTM or GRU of dynamic length with a Reshape to the example's length.
     # The check costs two forward passes, so it runs only if an output has a fixed shape.
     fixed = [
         value

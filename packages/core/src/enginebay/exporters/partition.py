@@ -60,7 +60,7 @@ def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]
     levels = _assign_levels(model.graph, inner_cuts, cut_values)
     _refuse_constant_cuts(inner_cuts, cut_values, levels)
     _remove_marks(model, cut_values)
-    # A trace records the sizes of its example even for open dimensions.
+    # A trace records the sizes of its example even for dynamic dimensions.
     _infer_types(model, trusted="dynamo" in ir.exporter or all(s.is_static for s in ir.inputs))
     parts = _extract_parts(model.graph, levels, inner_cuts)
     folder.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
 
     # The modes that torch.onnx tries too, in the same order.
     modes: list[dict[str, Any]] = [{}, {"strict": True}]
-    if job.dynamic:  # conditions on open sizes that cannot be proved are checked at run time
+    if job.dynamic:  # conditions on sizes that cannot be proved are checked at run time
         modes.insert(1, {"prefer_deferred_runtime_asserts_over_guards": True})
     errors: list[Exception] = []
     for mode in modes:

@@ -232,7 +232,7 @@ def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
     """Return ``shapes`` with the range of each dimension copied to dimensions of the same name."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
-        # A name alone, without a range, equals DynamicDim(name).
+        # A name without a range equals DynamicDim(name).
         first = known.setdefault(dim.name, dim)
         if first == DynamicDim(dim.name):
             known[dim.name] = dim

@@ -159,7 +159,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
         )
     dtypes = {spec.name: spec.dtype for spec in known}
     return {
-        name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses open ones
+        name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # generate_input refuses dynamic ones
         for name, dims in name_shapes(shapes, source.input_names).items()
     }
 

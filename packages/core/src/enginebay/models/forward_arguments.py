@@ -28,7 +28,7 @@ class _TensorSlot(int):
     """Placeholder for an input tensor among the arguments; its value is the tensor's index."""
 
 
-class _CopiedObject:  # not a dataclass, which map_leaves() would open
+class _CopiedObject:  # not a dataclass, whose fields map_leaves() would visit
     def __init__(self, value: object) -> None:
         self.value = value
 

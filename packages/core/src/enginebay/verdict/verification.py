@@ -25,7 +25,7 @@ class VerdictWarning(UserWarning):
     """Warning of a limitation of the verdict: an unavailable device, an input with one value."""
 
 
-#: Default number of probes: enough for all kinds that an example without open sizes has.
+#: Default number of probe inputs: enough for all kinds without dynamic dimensions.
 PROBES = 8
 
 
@@ -190,7 +190,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
         worst: dict[str, OutputComparison] = {}
         failed: dict[str, None] = {}
-        #: Failed samples that stay although rounding alone decides on them, by label.
+        #: By label, failed samples of the caller that only rounding errors decide.
         kept_undecided: dict[str, str] = {}
         undecided = basis.undecided if basis is not None else ()
         for label, outputs in zip(labels, samples, strict=True):
@@ -345,7 +345,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict != "mismatched" or self.basis is None:
             return ()
         causes = []
-        # If the engine cannot run here, only the figures of its graph show the cause.
+        # If the engine cannot run here, only the error metrics of its graph show the cause.
         figures = self if self.outputs else self.simulation or self
         causes += [
             f"{signal.describe()}: calibrate with data like those that the engine will receive, or "

@@ -77,7 +77,7 @@ class ComparisonAccumulator:
             result,
             total=expected.size,
             mismatched_count=self.mismatched,
-            # JSON has no infinity, so the figures are limited to the largest float.
+            # JSON has no infinity, so the errors are limited to the largest float.
             max_abs_error=min(self.max_abs, sys.float_info.max),
             max_rel_error=min(self.max_rel, sys.float_info.max),
             worst_index=worst,

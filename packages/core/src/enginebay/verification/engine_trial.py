@@ -125,7 +125,7 @@ def run_in_child(
             if kind != "non_finite":
                 results.append(Sample({}, _run_checked(wrapper, inputs)))
                 continue
-            # A sample on which the engine fails is kept, without outputs.
+            # If the engine fails, the sample stays without outputs.
             results.append(Sample(inputs, {}))
             with suppress(EnginebayError):
                 results[-1].outputs.update(wrapper(inputs) if non_finite else {})

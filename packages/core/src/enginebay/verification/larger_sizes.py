@@ -28,7 +28,7 @@ def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
     # If the probe with random values was dropped, larger inputs repeat the example's values.
     model, accepts_random_values = recorder.model, "redrawn" in recorder.labels
     sizes = unlimited_sizes(model.dynamic, model.example_shapes)
-    # All open dimensions share one budget, so that a run weighs more if there are many.
+    # All dynamic dimensions share one budget, so each run costs a larger part if there are many.
     example_cost = recorder.cost * len(sizes)
 
     def runs_at(name: str, size: int) -> bool:

@@ -51,7 +51,7 @@ def as_numpy(array: Array) -> tuple[NumpyArray, str]:
     tensor: torch.Tensor = array.detach().cpu().resolve_conj().resolve_neg()
     try:
         return tensor.numpy(), name
-    except TypeError:  # torch raises it for a dtype that NumPy lacks
+    except TypeError:  # a dtype that NumPy does not have
         import torch
 
         return tensor.to(torch.complex64 if tensor.is_complex() else torch.float32).numpy(), name

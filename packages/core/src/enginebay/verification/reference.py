@@ -206,7 +206,7 @@ def reference_model(
         InputError: The inputs do not fit the model, or are missing.
     """
     # The model's own example comes first: only it shows how arguments are nested, since the inputs
-    # of an artifact are flat. An artifact may lack inputs that no node uses, or rename them.
+    # of an artifact are flat. An artifact may leave out inputs that no node uses, or rename inputs.
     if source.example_inputs is None and inputs is not None:
         names = list(inputs)
         own_names = None if set(names) <= set(source.input_names) else names

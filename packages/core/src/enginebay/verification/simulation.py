@@ -59,7 +59,7 @@ def build_simulated_verdict(
         reason=reason,
         reference=reference,
         simulation=simulation if graph_verdict.outputs else None,
-        # The figures are the other engine's, and belong to the simulation alone.
+        # These error metrics are the other engine's, so only the simulation has them.
         outputs=(),
         samples=0,
         precision="",
