@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 REASON = (
     "built for a GPU of compute capability 8.9 or 12.0, and this machine has no NVIDIA driver "
-    "(libcuda.so.1); on one of them: enginebay verify ARTIFACT"
+    "(libcuda.so.1); on such a machine: enginebay verify ARTIFACT"
 )
 
 

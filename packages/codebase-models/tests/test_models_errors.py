@@ -132,7 +132,7 @@ def test_an_unknown_model_type_is_refused() -> None:
         ),
         (
             {"pretrained": True, "checkpoint": "a.pth"},
-            "codebase_config: pretrained and checkpoint cannot be combined",
+            "codebase_config: 'pretrained' and 'checkpoint' cannot be combined",
             "leave one of them out",
         ),
         ({"checkpoint": "a.pth"}, "no file of weights 'a.pth'", "pass --weights FILE"),

@@ -29,7 +29,7 @@ def test_an_artifact_is_built_here_and_verified_on_its_device(
     lines = made.out.splitlines()
     assert (
         "verdict   unverified: built for a board of kind 1 or 2, and this machine has no board; "
-        "on one of them: enginebay verify ARTIFACT"
+        "on such a machine: enginebay verify ARTIFACT"
     ) in lines
     heading = next(line for line in lines if line.startswith("The graph that the engine is built"))
     assert heading.endswith("on 5 samples; these are not the engine's own figures:")

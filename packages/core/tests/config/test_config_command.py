@@ -182,7 +182,7 @@ def test_a_codebase_without_a_plugin_is_an_error_when_it_is_needed(run, write) -
         assert err == (
             f"error: '{model}' is a model of 'zoo' according to the config, but no installed "
             f"plugin provides this model source; available: {known}\n"
-            "hint: install the package that provides it, or name the model as file.py:attr\n"
+            "hint: install the package of the model source, or name the model as file.py:attr\n"
         )
     code, _, err = run(
         *("deploy", "net.py:build", "--config", "zoo.py", "--exporter", "torchscript"),

@@ -276,7 +276,7 @@ def test_size_refused_by_the_model_is_noted_or_an_error(tmp_path) -> None:
     with pytest.raises(ExportError, match="shape '") as caught:
         export(Fixed(), torch.ones(2, 4), dynamic={"x": {0: ("n", 1, 8)}}, **options)
     assert f"by torch.jit.trace: {refusal}" in str(caught.value)
-    assert caught.value.hint == "narrow the ranges in dynamic"
+    assert caught.value.hint == "narrow the ranges in 'dynamic'"
 
 
 def test_a_foreign_torchscript_file_has_no_specs(script, tmp_path) -> None:
@@ -315,7 +315,7 @@ def test_exported_graph_is_traced_when_the_model_cannot_be(tmp_path) -> None:
     )
     (note,) = ir.notes
     assert note.startswith(
-        "torch.export's graph was traced, because the model cannot be: TypeError: "
+        "torch.export's graph was traced, because the model itself cannot be traced: TypeError: "
         "scaled_dot_product_attention(): argument 'is_causal' must be bool, not Tensor"
     )
     module, _ = loaded(ir)

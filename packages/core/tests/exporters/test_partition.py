@@ -403,7 +403,7 @@ def test_cut_at_a_tensor_of_unknown_dtype_is_refused(tmp_path):
     with pytest.raises(ExportError) as caught:
         split(whole, ["c"], tmp_path / "parts")
     assert str(caught.value) == "the graph cannot be cut at 'c': its dtype is unknown"
-    assert caught.value.hint == "cut before or after it, or choose the other exporter"
+    assert caught.value.hint == "cut before or after this tensor, or choose the other exporter"
 
 
 def test_a_sparse_initializer_is_refused(tmp_path):
@@ -416,4 +416,4 @@ def test_a_sparse_initializer_is_refused(tmp_path):
     with pytest.raises(ExportError) as caught:
         split(read_onnx(ir.path), [], tmp_path / "parts")
     assert str(caught.value) == "the graph cannot be cut: initializer 's' is sparse"
-    assert caught.value.hint == "store it as a dense tensor"
+    assert caught.value.hint == "store the initializer as a dense tensor"

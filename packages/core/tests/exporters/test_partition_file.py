@@ -152,10 +152,10 @@ def test_cut_at_a_sequence_is_refused(tmp_path):
     with pytest.raises(ExportError) as raised:
         split(write(tmp_path, text), ["both"], tmp_path / "parts")
     assert str(raised.value) == (
-        "the graph cannot be cut here: 'both', which one part would pass to another, "
-        "is not a tensor"
+        "the graph cannot be cut here: one part would pass 'both' to another, but 'both' is not a "
+        "tensor"
     )
-    assert raised.value.hint == "cut before or after it"
+    assert raised.value.hint == "cut before or after this value"
 
 
 def test_long_list_of_tensors_is_shortened_in_the_hint(tmp_path):

@@ -55,7 +55,7 @@ def test_codebase_section_is_parsed_into_options() -> None:
         ),
         (
             {"pretrained": True, "checkpoint": "a.pth"},
-            "codebase_config: pretrained and checkpoint cannot be combined",
+            "codebase_config: 'pretrained' and 'checkpoint' cannot be combined",
             "leave one of them out",
         ),
     ],

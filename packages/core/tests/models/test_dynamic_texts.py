@@ -98,17 +98,17 @@ def test_opening_only_some_equal_sizes_is_refused(deploy: Deploy, dynamic: Any, 
     with pytest.raises(ModelError) as caught:
         deploy(dynamic=dynamic)
     assert str(caught.value) == (
-        "the dimension 'a_0' is open, but the model fails at 3 and at 8: it runs at the example's "
-        "4 only"
+        "the dimension 'a_0' is dynamic, but the model fails at the sizes 3 and 8, and runs only "
+        "at the example's size 4"
     )
-    assert caught.value.hint == f"open the dimensions of the same size under the same name: {flag}"
+    assert caught.value.hint == f"make dimensions of the same size dynamic under one name: {flag}"
 
 
 def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
     with pytest.raises(ModelError, match="at the sizes a:8x3,b:4x3, ") as caught:
         deploy(dynamic={"a": {0: (4, 8)}})
     assert caught.value.hint == (
-        "open the dimensions of the same size under the same name: --dynamic b:0=a_0"
+        "make dimensions of the same size dynamic under one name: --dynamic b:0=a_0"
     )
 
 

@@ -105,8 +105,8 @@ def test_failed_factory_call_hints_at_tuple_with_inputs() -> None:
     with pytest.raises(ModelSourceError, match="raised TypeError") as caught:
         find_model(optional)
     assert caught.value.hint == (
-        "it was called to get the model; to use a function itself as the model, name a tuple "
-        "(function, inputs)"
+        "the function was called to get the model; to use a function itself as the model, name a "
+        "tuple (function, inputs)"
     )
 
 
@@ -136,7 +136,8 @@ def test_factory_with_an_argument_is_refused_as_model(factory, message) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         bind(find_model(factory), X)
     assert caught.value.hint == (
-        "a function with arguments is itself the model; name one without arguments that returns it"
+        "a function with arguments is used as the model; name a function without arguments that "
+        "returns the model"
     )
 
 

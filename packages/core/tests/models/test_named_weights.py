@@ -205,7 +205,7 @@ def test_random_weights_are_reported_and_predictions_refused(
             capfd, *("deploy", "zoo:a", "--backend", loopback, "--exporter", "torchscript")
         )
         assert ran.code == 0, ran.err
-        told = "random (seed 0): its outputs are meaningless; use --pretrained or --weights FILE"
+        told = "random (seed 0): the outputs are meaningless; use --pretrained or --weights FILE"
         assert told in ran.out
         ran = call_command(capfd, "run", f"zoo-a-{loopback}", "--image", "x.png")
     assert ran.code == 2

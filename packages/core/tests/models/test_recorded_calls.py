@@ -339,7 +339,7 @@ def test_recorded_calls_are_refused_inside_the_with_block() -> None:
         with pytest.raises(InputError) as caught:
             bound(model, seen)
     assert str(caught.value) == "the calls of the ReLU are still being recorded"
-    assert caught.value.hint == "use them after the with block, not inside"
+    assert caught.value.hint == "use the calls after the with block, not inside"
 
 
 def test_calls_of_a_different_model_are_refused() -> None:
@@ -350,7 +350,7 @@ def test_calls_of_a_different_model_are_refused() -> None:
             bind(source, seen)
         assert str(caught.value) == "the calls were recorded on a different model, a Linear"
         assert caught.value.hint == (
-            "pass the module that was recorded; for a copy of it pass seen.example"
+            "pass the recorded module; for a copy of the module, pass seen.example"
         )
     assert bind(find_model(other), seen.example).example_shapes == {"input": (3, 2)}
 

@@ -359,7 +359,7 @@ def test_changed_number_of_outputs_is_a_model_error() -> None:
     with pytest.raises(ModelError) as caught:
         signature.run(net, {"x": X[:1]})
     assert str(caught.value) == (
-        "the model's forward: expected 2 tensors, as for the example inputs, found 1"
+        "the model's forward returns a different number of tensors: 2 for the example inputs, now 1"
     )
 
 
@@ -470,5 +470,5 @@ def test_constant_tensors_in_objects_are_noted_by_argument() -> None:
             "argument 'state.own' is of type State: its 1 tensors are constants; to make them "
             "inputs, register the type with torch.utils._pytree.register_pytree_node"
         ),
-        ("argument 'lines' is of type generator, which cannot be copied: all runs share it"),
+        "argument 'lines' is of type generator, which cannot be copied: all runs share the object",
     )

@@ -177,7 +177,7 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         (
             "{folder}/nets.py:weights",
             "'{folder}/nets.py:weights' leads to an object of type OrderedDict; " + MODULE,
-            "a state_dict contains only weights: load it into a model, and name that",
+            "a state_dict contains only weights: load them into a model, and name the model",
         ),
         (
             "{folder}/nets.py:number",
@@ -208,7 +208,7 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         (
             "no.such.module:net",
             "no module 'no'",
-            "run this where the module is, or install it",
+            "run the command in the module's folder, or install the module",
         ),
         ("{folder}/no.pth", "no file '{folder}/no.pth'", None),
         (

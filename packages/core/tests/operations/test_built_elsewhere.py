@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MACHINES = "built for a board of kind 1 or 2, and this machine has no board"
-NEXT = "on one of them: enginebay verify ARTIFACT"
+NEXT = "on such a machine: enginebay verify ARTIFACT"
 
 #: A rewriter that is wrong by a percent.
 SLIPS = eb.RewriterSet()
@@ -142,7 +142,7 @@ def test_model_without_a_reference_suggests_a_run_on_device(ahead: str, tmp_path
     deployed = eb.deploy(tmp_path / "strange.onnx", backend=ahead, work_dir=tmp_path / "out")
     reason = deployed.verification.reason
     assert reason.startswith(f"{MACHINES}; its graph was not run either: ")
-    assert reason.endswith("; on one of them: enginebay run ARTIFACT")
+    assert reason.endswith("; on such a machine: enginebay run ARTIFACT")
     assert deployed.verification.reference == ""
 
 

@@ -175,7 +175,7 @@ def test_domain_bounds_the_probes_and_is_recorded(deploy: Deploy) -> None:
             InputError,
             "the example of 'x' has values from 1.0 to 1.0, outside",
         ),
-        ({"probes": -1}, UsageError, "invalid number of probes -1: expected"),
+        ({"probes": -1}, UsageError, "invalid number of probe inputs -1: expected"),
     ],
 )
 def test_invalid_domain_or_probe_count_is_refused(

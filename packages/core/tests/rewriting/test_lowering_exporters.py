@@ -108,7 +108,7 @@ def test_model_that_cannot_be_captured_is_lowered_from_its_trace(export, exporte
     x = torch.rand(2, 3)
     exported = export(Unreadable(), (x,), sets(), exporter=exporter)
     assert set(exported.report.fired) == {"aten.logsumexp"}
-    prefix = "the TorchScript trace was captured, because the model cannot be: "
+    prefix = "the TorchScript trace was captured, because the model itself cannot be captured: "
     assert len([note for note in exported.notes if note.startswith(prefix)]) == 1
     torch.testing.assert_close(exported.run(x)[0], Unreadable()(x))
 

@@ -111,7 +111,7 @@ def test_the_number_of_probes_is_as_requested(count):
 
 
 def test_a_negative_count_is_refused():
-    with pytest.raises(UsageError, match="invalid number of probes -1: expected"):
+    with pytest.raises(UsageError, match="invalid number of probe inputs -1: expected"):
         ProbeSettings(count=-1)
 
 

@@ -58,6 +58,4 @@ def test_the_noise_limit_follows_dtype_and_precision():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(UsageError) as caught:
         tolerance_for("float32", "fp12")
-    assert str(caught.value) == (
-        'precision "fp12" has no tolerance; available: fp32, fp16, bf16, int8, fp8'
-    )
+    assert str(caught.value) == ("unknown precision 'fp12'; available: fp32, fp16, bf16, int8, fp8")

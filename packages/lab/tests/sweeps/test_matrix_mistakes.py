@@ -62,7 +62,7 @@ WRONG = [
     (
         'models = ["no.such:build"]',
         "sweep.toml: models.0: no module 'no.such'",
-        "run this where the module is, or install it",
+        "run the command in the module's folder, or install the module",
     ),
     (
         'models = ["net:build", "nets:build"]',

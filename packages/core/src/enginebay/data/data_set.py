@@ -274,7 +274,7 @@ class DataSet:
             self._digests.append(digest)
         elif self._digests[position] != digest:
             raise InputError(
-                "it differs from the last time the data set was read",
+                "the item differs from the last time the data set was read",
                 hint="a data set must be the same every time: disable shuffling, or fix the seed",
             )
 

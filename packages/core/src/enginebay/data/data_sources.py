@@ -245,7 +245,7 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
     shape, fortran, dtype = read(stream)
     # Objects are stored as pickles, which could run any code.
     if dtype.hasobject:
-        raise ValueError("it contains Python objects, which are not read")
+        raise ValueError("the file contains Python objects, which are not read")
     return shape, fortran, dtype
 
 
@@ -283,6 +283,6 @@ def _read_rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[
             next_index = index + 1
             data = stream.read(size)
             if len(data) != size:
-                raise EOFError(f"'{name}' is truncated in item {index}")
+                raise EOFError(f"array '{name}' is truncated in item {index}")
             # A bytearray, since an array over bytes is read-only.
             yield np.frombuffer(bytearray(data), dtype).reshape(shape[1:])

@@ -62,8 +62,8 @@ def build_item(
             values, target = [*values, target], None  # a pair is all inputs of a model with two
         if len(values) != len(known):
             raise InputError(
-                f"expected {len(known)} inputs ({', '.join(known)}), found {len(values)} without "
-                "names",
+                f"expected {len(known)} inputs ({', '.join(known)}), found {len(values)} arrays "
+                "without names",
                 hint="pass a dict of arrays by name, or a pair of inputs and a target",
             )
         named = dict(zip(known, values, strict=True))

@@ -9,7 +9,7 @@ from enginebay.hooks import DataRequest
 from enginebay.models import named_object
 from enginebay.plugins import contributed
 
-_FORMS = "an .npz file, a folder of them, file.py:attr, or SCHEME:NAME of a plugin"
+_FORMS = "an .npz file, a folder of .npz files, file.py:attr, or SCHEME:NAME of a plugin"
 
 
 def find_data(text: str) -> object:

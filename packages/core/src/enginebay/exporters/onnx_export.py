@@ -116,8 +116,10 @@ def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
         for axis, dim in job.dynamic.get(spec.name, {}).items():
             if spec.dims is not None and isinstance(size := spec.dims[axis], int):
                 where = f"dimension '{dim.name}' (axis {axis} of '{spec.name}')"
-                message = f"{where}: expected an open size, found {size}, fixed by the model's code"
-                raise ExportError(message, hint="leave this dimension out of dynamic")
+                raise ExportError(
+                    f"{where}: expected a dynamic size, but the model's code fixes it at {size}",
+                    hint="leave this dimension out of 'dynamic'",
+                )
 
 
 def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> ExportedFiles:
@@ -150,7 +152,7 @@ def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
         for axis, name in (axes or {}).get(value.name or "", {}).items():
             size = value.shape[axis] if value.shape else None
             raise ExportError(
-                f"axis {axis} of output '{value.name}': expected an open size that depends on "
+                f"axis {axis} of output '{value.name}': expected a dynamic size that depends on "
                 f"'{name}', found {size}"
             )
 

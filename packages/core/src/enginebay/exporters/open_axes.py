@@ -77,7 +77,7 @@ def _report_refused_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int], err:
     line = f"the model fails with {tried}: {reason(err)}"
     # Without an upper bound the sizes are a guess. With one, the caller promised them.
     if all(dim.max is not None for axes in dynamic.values() for dim in axes.values()):
-        raise ExportError(line, hint="narrow the ranges in dynamic") from err
+        raise ExportError(line, hint="narrow the ranges in 'dynamic'") from err
     return line
 
 

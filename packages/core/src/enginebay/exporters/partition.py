@@ -83,7 +83,7 @@ def _load_model(path: Path) -> Model:
     if sparse := proto.graph.sparse_initializer:  # onnx_ir would drop them
         raise ExportError(
             f"the graph cannot be cut: initializer '{sparse[0].values.name}' is sparse",
-            hint="store it as a dense tensor",
+            hint="store the initializer as a dense tensor",
         )
     model: Model = onnx_ir.from_proto(proto)
     onnx_ir.external_data.set_base_dir(model.graph, path.parent)
@@ -243,12 +243,12 @@ def _check_type(value: Value) -> None:
 
     if value.type and not isinstance(value.type, TensorType):
         raise ExportError(
-            f"the graph cannot be cut here: '{value.name}', which one part would pass to another, "
-            "is not a tensor",
-            hint="cut before or after it",
+            f"the graph cannot be cut here: one part would pass '{value.name}' to another, but "
+            f"'{value.name}' is not a tensor",
+            hint="cut before or after this value",
         )
     if not value.dtype:
         raise ExportError(
             f"the graph cannot be cut at '{value.name}': its dtype is unknown",
-            hint="cut before or after it, or choose the other exporter",
+            hint="cut before or after this tensor, or choose the other exporter",
         )

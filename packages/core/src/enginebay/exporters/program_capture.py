@@ -130,8 +130,8 @@ def _capture_or_trace(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]
         if job.dynamic:
             raise
         try:
-            note = f"the TorchScript trace was captured, because the model cannot be: {reason(err)}"
-            return _capture_trace(job), (note,)
+            why = f"because the model itself cannot be captured: {reason(err)}"
+            return _capture_trace(job), (f"the TorchScript trace was captured, {why}",)
         except Exception:  # noqa: BLE001 - the model's own code; the first error is the clearer one
             raise err from None
 
@@ -222,7 +222,7 @@ def _find_python_function(target: Callable[..., object]) -> Callable[..., object
     if target is torch.sym_float:
         return _traceable_sym_float
     if not isinstance(target, torch._ops.OpOverload):
-        raise ExportError(f"{target} cannot be traced with an open size")
+        raise ExportError(f"{target} cannot be traced with a dynamic size")
     name = target._schema.name.partition("::")[2]
     if name == "slice":
         return _traceable_slice
@@ -231,7 +231,7 @@ def _find_python_function(target: Callable[..., object]) -> Callable[..., object
         (getattr(owner, name) for owner in owners if hasattr(owner, name)), None
     )
     if function is None:
-        raise ExportError(f"{target} cannot be traced with an open size")
+        raise ExportError(f"{target} cannot be traced with a dynamic size")
     return function
 
 

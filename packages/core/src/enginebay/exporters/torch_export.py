@@ -70,7 +70,8 @@ def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.ji
             traced = trace(make_traceable(program), job.tensors, check_trace=False)
         except Exception:  # noqa: BLE001 - the model's own code; the first error is the clearer one
             raise err from None
-        note = f"torch.export's graph was traced, because the model cannot be: {reason(err)}"
+        why = f"because the model itself cannot be traced: {reason(err)}"
+        note = f"torch.export's graph was traced, {why}"
         notes[:] = [note, *capture_notes]
         return traced
 

@@ -212,9 +212,9 @@ def bind(
     if source.model is None:
         if dynamic:
             raise InputError(
-                "dynamic cannot be combined with an ONNX file, which has its own open dimensions",
-                hint="export the model again with --dynamic; --min-shapes and --max-shapes limit "
-                "dimensions that are open",
+                "'dynamic' cannot be combined with an ONNX file, which defines dynamic dimensions",
+                hint="export the model again with --dynamic; limit the sizes of dynamic dimensions "
+                "with --min-shapes and --max-shapes",
             )
         return _bind_onnx(source, inputs, smallest, largest)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())

@@ -159,7 +159,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
         )
     dtypes = {spec.name: spec.dtype for spec in known}
     return {
-        name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # generate_input refuses dynamic ones
+        name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses None
         for name, dims in name_shapes(shapes, source.input_names).items()
     }
 
@@ -224,9 +224,9 @@ def _find_unsized_axes(
             dim not in (None, size) for dim, size in zip(dims, sizes[name], strict=True)
         ):
             raise ParamsError(
-                f"input '{name}': the example has the shape {format_dims(sizes[name])}, "
-                f"input_shapes {format_dims(dims)}",
-                hint="leave one of them out",
+                f"input '{name}': the example has the shape {format_dims(sizes[name])}, but "
+                f"'input_shapes' has {format_dims(dims)}",
+                hint="leave out the example or the shape",
             )
         for axis, (dim, size) in enumerate(zip(dims, sizes[name], strict=True)):
             if dim is None:

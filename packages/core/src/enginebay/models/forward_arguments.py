@@ -276,7 +276,7 @@ class _SlotMaker:
         try:
             copied = self._copied(leaf)
         except Exception:  # noqa: BLE001  # a lock or a generator cannot be copied
-            self.notes.append(f"{description}, which cannot be copied: all runs share it")
+            self.notes.append(f"{description}, which cannot be copied: all runs share the object")
             return leaf
         if tensors := self._copied.tensors - before:
             self.notes.append(

@@ -39,8 +39,8 @@ def output_tensors(result: object, paths: Collection[str], *, caches: bool = Fal
         tensors = [(path, leaf) for path, leaf in tensors if path in paths or leaf.dim()]
     if len(tensors) != len(paths):
         raise ModelError(
-            f"the model's forward: expected {len(paths)} tensors, as for the example inputs, "
-            f"found {len(tensors)}"
+            "the model's forward returns a different number of tensors: "
+            f"{len(paths)} for the example inputs, now {len(tensors)}"
         )
     return [leaf for _, leaf in tensors]
 

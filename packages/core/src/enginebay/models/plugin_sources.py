@@ -87,7 +87,7 @@ def _load_without_plugin(name: str, scheme: str) -> ModelSource:
         elif _is_library_name(name):
             # Not OpenMMLab's, whose models are named by configs.
             sources = (f"{source}:{name}" for source in KNOWN_MODEL_SOURCES if source[:2] != "mm")
-            err.hint = f"prefix the library that provides it: {', '.join(sources)}"
+            err.hint = f"write the name of the library before the model: {', '.join(sources)}"
         if scheme not in KNOWN_MODEL_SOURCES:
             raise
         raise ModelSourceError(
@@ -111,7 +111,7 @@ def _is_library_name(name: str) -> bool:
 def _how_to_install(scheme: str) -> str:
     # Only known packages: another name may not exist, or be a stranger's package.
     known = KNOWN_MODEL_SOURCES.get(scheme)
-    return f"pip install {known}" if known else "install the package that provides it"
+    return f"pip install {known}" if known else "install the package of the model source"
 
 
 def names_codebase(model: str, codebase: str) -> bool:

@@ -152,8 +152,10 @@ def missing_module(name: str, missing: str, folder: Path | None = None) -> Model
         folder: The folder that was searched first; by default the current folder.
     """
     guess = nearest(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
-    hint = f"did you mean '{guess}'?" if guess else "run this where the module is, or install it"
-    return ModelSourceError(f"no module '{missing}'", hint=hint)
+    hint = "run the command in the module's folder, or install the module"
+    return ModelSourceError(
+        f"no module '{missing}'", hint=f"did you mean '{guess}'?" if guess else hint
+    )
 
 
 def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSourceError:
@@ -165,7 +167,7 @@ def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSour
         known: The names that the file or module defines.
     """
     if "(" in name:
-        hint = "write a function without arguments that returns the model, and name that"
+        hint = "write a function without arguments that returns the model, and name the function"
         return ModelSourceError(f"'{source}' contains a call; expected only a name", hint=hint)
     guess = nearest(name, [other for other in known if not other.startswith("_")])
     message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"

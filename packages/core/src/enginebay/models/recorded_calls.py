@@ -157,7 +157,7 @@ class RecordedCalls:
         if unwrap_compiled(self._model) is not model:
             raise InputError(
                 f"the calls were recorded on a different model, a {type(self._model).__name__}",
-                hint="pass the module that was recorded; for a copy of it pass seen.example",
+                hint="pass the recorded module; for a copy of the module, pass seen.example",
             )
         return self.example
 
@@ -287,13 +287,13 @@ class RecordedCalls:
         if self._is_open:
             raise InputError(
                 f"the calls of the {name} are still being recorded",
-                hint="use them after the with block, not inside",
+                hint="use the calls after the with block, not inside",
             )
         if not self._count:
             raise InputError(
                 f"nothing has called the {name} with a tensor while it was recorded",
-                hint="record the module that the application calls, such as pipeline.model: "
-                "it may be a part of this one, or a copy",
+                hint="record the module that the application calls, such as pipeline.model; the "
+                "application may call a submodule, or a copy",
             )
         if self._difference:
             raise InputError(

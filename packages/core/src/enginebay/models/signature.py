@@ -34,7 +34,8 @@ _T = TypeVar("_T")
 
 #: The hint for a function that builds a model from arguments.
 _FACTORY = (
-    "a function with arguments is itself the model; name one without arguments that returns it"
+    "a function with arguments is used as the model; name a function without arguments that "
+    "returns the model"
 )
 
 

@@ -63,7 +63,7 @@ def read_options(request: ModelRequest) -> Options:
         raise ModelSourceError(f"codebase_config: {err}") from err
     if options.pretrained and options.checkpoint:
         raise ModelSourceError(
-            "codebase_config: pretrained and checkpoint cannot be combined",
+            "codebase_config: 'pretrained' and 'checkpoint' cannot be combined",
             hint="leave one of them out",
         )
     return options

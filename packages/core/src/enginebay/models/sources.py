@@ -274,7 +274,7 @@ def _call_user_code(function: Callable[[], object], description: str) -> object:
             return function()
     except ModelSourceError as err:
         if inspect.isfunction(function) and inspect.signature(function).parameters:
-            err.hint = err.hint or f"it was called to get the model; {_PAIR}"
+            err.hint = err.hint or f"the function was called to get the model; {_PAIR}"
         raise
 
 
@@ -302,7 +302,7 @@ def _suggest_model(value: object) -> str | None:
     import torch
 
     if isinstance(value, Mapping):
-        return "a state_dict contains only weights: load it into a model, and name that"
+        return "a state_dict contains only weights: load them into a model, and name the model"
     if isinstance(value, torch.Tensor):
         return f"a function without arguments is called to get the model; {_PAIR}"
     return None

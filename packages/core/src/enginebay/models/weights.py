@@ -25,7 +25,7 @@ def weights_text(weights: str) -> str:
     """Return a text on the origin of weights; for random weights, with flags to load others."""
     if weights != RANDOM_WEIGHTS:
         return weights
-    return f"{weights}: its outputs are meaningless; use --pretrained or --weights FILE"
+    return f"{weights}: the outputs are meaningless; use --pretrained or --weights FILE"
 
 
 @contextmanager

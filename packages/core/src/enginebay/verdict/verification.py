@@ -89,12 +89,12 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
         texts += [
             f"the model itself fails if '{name}' is {size} and the other sizes are the example's: "
-            "limit its largest size"
+            f"limit the largest size of '{name}'"
             for name, size in self.refused.items()
         ]
         texts += [
-            f"'{name}' is the same in all samples, so an engine that always returns it would "
-            "pass: pass an example, or --data, with different results"
+            f"output '{name}' is the same in all samples, so an engine that always returns this "
+            "value would pass: pass an example, or --data, with different results"
             for name in self.unchanging
         ]
         return tuple(texts)
@@ -360,7 +360,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             )
         if figures.failed and set(figures.failed) <= set(self.basis.beyond):
             causes.append(
-                "it differs only outside of the example's range; if inputs never go there, limit "
-                "the probes: --domain NAME=LOW,HIGH (domain={...})"
+                "the outputs differ only for inputs outside of the example's range; if such inputs "
+                "never occur, limit the probe inputs: --domain NAME=LOW,HIGH (domain={...})"
             )
         return tuple(causes)

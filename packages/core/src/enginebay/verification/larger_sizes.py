@@ -51,8 +51,8 @@ def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
                 recorder.refused[name] = larger_size
                 if multiple == 1 and size > 1 and not runs_at(name, size - 1):
                     raise ModelError(
-                        f"the dimension '{name}' is open, but the model fails at {size - 1} and at "
-                        f"{larger_size}: it runs at the example's {size} only",
+                        f"the dimension '{name}' is dynamic, but the model fails at the sizes "
+                        f"{size - 1} and {larger_size}, and runs only at the example's size {size}",
                         hint=recorder.advise_on_sizes(),
                     )
                 limit = max(multiple, larger // 2)

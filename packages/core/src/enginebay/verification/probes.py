@@ -83,8 +83,8 @@ class ProbeSettings:
     def __post_init__(self) -> None:
         if self.count < 0:
             raise UsageError(
-                f"invalid number of probes {self.count}: expected at least 0",
-                hint="--probes 0 compares the example alone",
+                f"invalid number of probe inputs {self.count}: expected at least 0",
+                hint="--probes 0 compares only the example",
             )
 
 

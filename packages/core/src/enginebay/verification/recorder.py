@@ -105,7 +105,7 @@ class Recorder(SampleCollection):
             if probe.tiled is probe.inputs:
                 raise
             raise ModelError(
-                f"the model fails at {probe.label}, which the ranges include: {error or err}",
+                f"the model fails at {probe.label}, within the requested ranges: {error or err}",
                 hint=self.advise_on_sizes(),
             ) from err
 
@@ -122,7 +122,7 @@ class Recorder(SampleCollection):
             if size in opened and size != 1 and dynamic.get(name, {}).get(axis) != opened[size]
         ]
         if shared:
-            return f"open the dimensions of the same size under the same name: {', '.join(shared)}"
+            return f"make dimensions of the same size dynamic under one name: {', '.join(shared)}"
         return "limit the smallest and the largest sizes to those that the model accepts"
 
     def _add_probe(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
@@ -202,7 +202,7 @@ def _compare_readings(
     warnings = [
         f"{line}: Python reads a value that depends on the inputs "
         f"({', '.join(next(iter(by_size[0]))) or 'nothing'} in all samples); "
-        "if it decides a branch, the engine is right for that branch only"
+        "if this value decides a branch, the engine is right for that branch only"
         for line, by_size in sorted(values_by_line.items())
         if line not in differing
     ]

@@ -93,7 +93,7 @@ class OnnxReference:
                 return outputs
         raise ModelSourceError(
             f"no reference for '{self._path.name}': neither onnx's evaluator nor another installed "
-            f"engine runs it: {'; '.join(failures)}"
+            f"engine can run the file: {'; '.join(failures)}"
         )
 
 

@@ -181,6 +181,6 @@ def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:
         if values.size and not (low <= values.min() and values.max() <= high):
             raise InputError(
                 f"the example of '{name}' has values from {values.min()} to {values.max()}, "
-                f"outside of its domain {low}:{high}",
-                hint="pass the model's whole range as the domain, or a different example",
+                f"outside of the domain {low}:{high} of this input",
+                hint="pass a domain that includes the example, or a different example",
             )

@@ -80,5 +80,5 @@ def _describe_worst(verdict: Verification) -> str:
 
 def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
     """Explain why the engine did not run; add ``doubt`` and the command that runs the engine."""
-    command = f"on one of them: enginebay {'verify' if reference else 'run'} ARTIFACT"
+    command = f"on such a machine: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))

@@ -96,7 +96,7 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
     """
     if precision not in _TOLERANCES:
         known = ", ".join(_TOLERANCES)
-        raise UsageError(f'precision "{precision}" has no tolerance; available: {known}')
+        raise UsageError(f"unknown precision '{precision}'; available: {known}")
     if not dtype.startswith(("float", "bfloat", "complex")):
         return Tolerance(0.0, 0.0)
     kinds = (precision, _precision_of(dtype))
