@@ -174,7 +174,7 @@ def test_a_classifier_with_a_softmax_is_judged_by_its_decisions(
     )
     assert deployed.verdict == "verified"
     right = 0 if moved else 24
-    assert f"right on {right} of 24 and the model on {right}" in deployed.verification.summary()
+    assert f"right on {right} of 24, model right on {right}" in deployed.verification.summary()
     assert eb.verify(deployed.artifact).signals == deployed.verification.signals
 
 

@@ -86,7 +86,7 @@ def test_artifact_is_published_when_its_graph_cannot_run(
     monkeypatch.setenv("AHEAD_GRAPH", fate)
     verification = deploy(tmp_path / "out").verification
     assert verification.simulation is None
-    begin = f"unverified: {MACHINES}; its graph was not run either: {why}"
+    begin = f"unverified: {MACHINES}; the engine's graph did not run: {why}"
     assert verification.summary().startswith(begin)
     assert verification.summary().endswith(f"; {NEXT}")
 
@@ -141,7 +141,7 @@ def test_model_without_a_reference_suggests_a_run_on_device(ahead: str, tmp_path
     onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "strange.onnx")
     deployed = eb.deploy(tmp_path / "strange.onnx", backend=ahead, work_dir=tmp_path / "out")
     reason = deployed.verification.reason
-    assert reason.startswith(f"{MACHINES}; its graph was not run either: ")
+    assert reason.startswith(f"{MACHINES}; the engine's graph did not run: ")
     assert reason.endswith("; on such a machine: enginebay run ARTIFACT")
     assert deployed.verification.reference == ""
 

@@ -73,7 +73,7 @@ def test_all_unsupported_operators_are_listed_with_their_modules(
         "planted::wobble": (
             ["body.2"],
             (
-                "torch.export cannot run it: it has no fake kernel; "
+                "torch.export cannot run the operator: there is no fake kernel; "
                 "the ONNX exporter has no translation"
             ),
         ),

@@ -65,7 +65,7 @@ def test_accuracy_may_fall_by_chance_alone(lost: int, passed: bool) -> None:
     signal = measure(LOGITS, found, CLASSES)
     assert (signal.right, signal.right_in_model, signal.right_wanted) == (64 - lost, 64, 61)
     assert signal.passed is passed
-    end = f"right on {64 - lost} of 64 and the model on 64 (required 61)"
+    end = f"engine right on {64 - lost} of 64, model right on 64 (required 61)"
     assert signal.describe().endswith(end)
 
 

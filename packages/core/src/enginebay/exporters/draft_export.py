@@ -196,15 +196,15 @@ def _list_capture_obstacles(
         elif failure.failure_type is not FailureType.GUARD_ADDED:
             missing = failure.failure_type is FailureType.MISSING_FAKE_KERNEL
             text = (
-                "it has no fake kernel"
+                "there is no fake kernel"
                 if missing
-                else "its fake kernel returns other shapes than the real one"
+                else "the fake kernel returns other shapes than the real one"
             )
             name = data["op"].rpartition(".")[0].replace(".", "::", 1)
             yield Obstacle(
                 operator=name,
                 modules=_find_operator_modules(program, name),
-                reason=f"torch.export cannot run it: {text}",
+                reason=f"torch.export cannot run the operator: {text}",
             )
 
 

@@ -153,8 +153,8 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         if self.right is None:
             return "accuracy was not measured" if self.place == "items" else ""
         return (
-            f"right on {self.right} of {self.samples} and the model on {self.right_in_model} "
-            f"(required {self.right_wanted})"
+            f"engine right on {self.right} of {self.samples}, model right on "
+            f"{self.right_in_model} (required {self.right_wanted})"
         )
 
 

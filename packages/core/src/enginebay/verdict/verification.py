@@ -84,7 +84,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             count = len(dropped) + sum(label != EXAMPLE for label in self.labels)
             texts.append(
                 f"rounding alone decides what the model returns on {len(dropped)} of "
-                f"{count} probes, which are left out: {', '.join(dropped)}"
+                f"{count} probe inputs, which are left out: {', '.join(dropped)}"
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
         texts += [
@@ -212,7 +212,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             doubt = _UNDECIDED.format(", ".join(kept_undecided), first)
         # More probes were left out than compared: the example is not a probe.
         elif len(set(undecided) - set(labels)) > len(labels) - 1:
-            doubt = doubt or "rounding alone decides what the model returns on most probes"
+            doubt = doubt or "rounding alone decides what the model returns on most probe inputs"
         # A model with random outputs does not even prove an engine wrong.
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt

@@ -59,8 +59,8 @@ class SampleCollection:
     def __post_init__(self) -> None:
         # No probes are drawn for a calibrated engine.
         if self.calibrated:
-            reason = f"{self.calibrated} holds for values like those it was calibrated with"
-            self.dropped.append(f"the probes: {reason}")
+            reason = f"{self.calibrated} is right only for values like the calibration data"
+            self.dropped.append(f"the probe inputs: {reason}")
 
     def accept_outputs(self, label: str, outputs: Arrays) -> bool:
         """Return True if any output has finite values; else record the label as dropped."""

@@ -155,7 +155,7 @@ def _record_foreign_file(
         results = reference.compute_outputs([probe.inputs for probe in chosen]) if chosen else []
     except EnginebayError as err:
         results = []
-        collection.dropped.append(f"the probes: {first_line(err)}")
+        collection.dropped.append(f"the probe inputs: {first_line(err)}")
     for probe, result in zip(chosen, results, strict=False):
         if collection.accept_outputs(probe.label, result):
             sample = Sample(probe.inputs, result, kind="probe")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
     """Return the verdict ``unverified``, for a graph that could not run in another engine."""
-    reason = _explain_not_run(built_for, f"its graph was not run either: {error}", reference)
+    reason = _explain_not_run(built_for, f"the engine's graph did not run: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
 
