@@ -120,7 +120,7 @@ def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
         (
             {"params": {"input_shapes": "a:2x3,b:4x3"}},
             ParamsError,
-            "input 'a': the example has the shape 4x3, input_shapes 2x3",
+            "input 'a': the example has the shape 4x3, but 'input_shapes' has 2x3",
         ),
         (
             {"dynamic": "batch", "params": {"min_shapes": "a:1x3,b:1x3"}},

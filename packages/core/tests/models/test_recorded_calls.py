@@ -233,8 +233,8 @@ def test_recording_without_calls_is_refused() -> None:
         bound_calls()()
     assert str(caught.value) == ("nothing has called the Text with a tensor while it was recorded")
     assert caught.value.hint == (
-        "record the module that the application calls, such as pipeline.model: it may be a part "
-        "of this one, or a copy"
+        "record the module that the application calls, such as pipeline.model; the application "
+        "may call a submodule, or a copy"
     )
 
 

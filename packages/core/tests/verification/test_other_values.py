@@ -228,5 +228,5 @@ def test_a_constant_output_among_others_is_reported(name: str, tmp_path: Path) -
     )
     assert verification.verdict == "verified"
     assert any(
-        warning.startswith("'output_1' is the same in all") for warning in verification.warnings
+        warning.startswith("output 'output_1' is the same in") for warning in verification.warnings
     )

@@ -329,7 +329,7 @@ def test_an_invalid_tolerance_is_refused(name, value):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(UsageError, match='precision "fp1" has no tolerance'):
+    with pytest.raises(UsageError, match="unknown precision 'fp1'; available: fp32"):
         compare(normal(1), normal(1), precision="fp1")
 
 
