@@ -36,8 +36,8 @@ class OpenvinoParams(eb.BackendParams):
         device (str): cpu, gpu, gpu.N, npu or auto.
         precision (str): The precision to compute in, on any processor. int8 quantises the model
             during conversion; layers that cannot be quantised compute in fp32.
-        fp16_weights (bool): Store the weights in half precision, which makes the files half as large
-            and the results less exact, whatever precision computes them.
+        fp16_weights (bool): Store the weights in half precision: the files become half as large,
+            and the results less exact, with any precision.
         performance_hint (str): Optimise for the latency of one call, or for many calls at once.
         streams (int): Calls that run at the same time; 0 lets the performance hint decide.
         threads (int): Threads on the CPU; 0 lets OpenVINO choose.
