@@ -8,13 +8,13 @@ A backend is a module whose functions, marked with :data:`hookimpl`, implement t
     def backend_info():
         return eb.BackendInfo(name="myengine", irs=("onnx",), params=MyParams, api_version=1)
 
-Each hook takes one frozen request, so that a new field does not break plugins. A request is
-generic in its parameters: with ``ConvertRequest[MyParams]``, type checkers know the class of
-``request.params``. A plugin for every backend writes ``ConvertRequest`` alone.
+Each hook takes one request, a frozen struct, so that a new field does not break plugins. A request
+is generic in its parameters: with ``ConvertRequest[MyParams]``, type checkers know the class of
+``request.params``. A plugin for every backend writes ``ConvertRequest`` without a class.
 
 The distribution announces the module with one entry point: group ``enginebay.backends``, entry
-name = backend name. Packs of rewriters, model sources and wrappers around these hooks use the
-group ``enginebay.plugins``; their hooks are called for every backend.
+name = backend name. Distributions with rewriters, model sources or wrappers around these hooks use
+the group ``enginebay.plugins``; core calls their hooks for every backend.
 """
 
 from __future__ import annotations
@@ -100,18 +100,18 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         dtypes: The supported dtypes of inputs and outputs, in NumPy's names. Core refuses inputs
             of any other dtype.
         precisions: The supported precisions; the first is the default.
-        dynamic_shapes: True if one artifact can serve several input shapes.
-        runtime_distributions: The requirements of the engine, with alternatives separated by
+        dynamic_shapes: True if one artifact can run several input shapes.
+        runtime_distributions: The pip requirements of the engine, with alternatives separated by
             ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
-        calibrated: The precisions that require calibration data. Core refuses such a conversion
-            without ``ConvertRequest.calibration``.
+        calibrated: The precisions that require calibration data. Core refuses a conversion to such
+            a precision without ``ConvertRequest.calibration``.
         operators: The operators that the engine supports, named as in ``torch.ops``: ``aten.add``,
             or one overload, ``aten.max.dim``. For TorchScript and exported programs, core lowers
             all other operators: by the declared lowerings, then by torch's decompositions. Core
-            refuses a model in which any of them remains. None if the backend does not list its
-            operators; then core applies only the declared lowerings.
+            refuses a model in which an unsupported operator remains. None if the backend does not
+            list its operators; then core applies only the declared lowerings.
         lacking: For a backend without ``operators``: the operators that torch's exporters write
-            and the engine lacks. Core's lowerings replace them.
+            but the engine does not support. Core's lowerings replace them.
     """
 
     name: str
@@ -130,16 +130,16 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """Request to check one tier (stage) of the environment.
+    """Request to run the checks of one check-env stage.
 
     Attributes:
-        tier: The tier to check. Core requests the tiers in order, each in a child process with a
-            time limit, and stops after a failure. Core itself checks the runtime distributions
-            (metadata), and builds and runs a tiny model (smoke).
+        tier: The stage. Core requests the stages in order, each in a child process with a time
+            limit, and stops after a failure. Core itself checks the runtime distributions (stage
+            ``metadata``), and builds and runs a tiny model (stage ``smoke``).
         params: The backend's parameters.
-        with_custom_ops: True if the custom operators in ``params`` must be loaded too. Then the
-            device tier calls :func:`enginebay.environment.check_custom_ops`; otherwise core
-            reports that the backend loads no custom operators.
+        with_custom_ops: True if the custom operators in ``params`` must be loaded too. The plugin
+            then calls :func:`enginebay.environment.check_custom_ops` in the stage ``device``;
+            without this call, core reports that the backend loads no custom operators.
         work_dir: An empty folder, which core removes after the check.
         backend: The backend's name, needed by plugins for every backend.
     """
@@ -152,14 +152,17 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
 
 class CalibrationData(Protocol):
-    """The calibration data: sets of inputs (NumPy arrays by name), readable several times."""
+    """Calibration data: sets of inputs (NumPy arrays by input name), which can be read repeatedly.
+
+    A set contains one array for each input of the model.
+    """
 
     def __len__(self) -> int:
-        """Return the number of sets."""
+        """Return the number of input sets."""
         ...
 
     def __iter__(self) -> Iterator[Mapping[str, NumpyArray]]:
-        """Iterate over the sets, from the first one."""
+        """Iterate over the input sets; each iteration starts with the first set."""
         ...
 
 
@@ -168,11 +171,11 @@ Lower: TypeAlias = Callable[[Any, Sequence[Any], frozenset[str]], Any]
 
 
 def _ignore_progress(_text: str) -> None:
-    """Ignore the progress of a conversion."""
+    """Default of ``ConvertRequest.progress``: ignore the text."""
 
 
 def not_lowered(module: object, inputs: object, operators: object) -> NoReturn:  # noqa: ARG001  # as a Lower
-    """Raise an error, as ``ConvertRequest.lower`` of a request that core did not build."""
+    """Default of ``ConvertRequest.lower``: raise a ConversionError."""
     raise ConversionError("lower() is only available in the requests that core passes to hooks")
 
 
@@ -184,29 +187,29 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         params: The backend's parameters.
         work_dir: The folder for the files. A backend must not write outside it.
         progress: A function to call with a short text at each stage of long work.
-        shapes: The smallest, usual and largest shape of each input, from the example, the dynamic
-            shapes and the parameters; None for a size without a bound. Empty if an IR is converted
-            without its model: then only the parameters specify shapes.
+        shapes: Input name → the smallest, the example's and the largest shape, from the example,
+            the dynamic shapes and the parameters; None for a size without a bound. Empty if an IR
+            is converted without its model: then only the parameters specify shapes.
         backend: The backend's name, needed by plugins for every backend:
             ``eb.get_backend(request.backend)`` has its versions and its :class:`BackendInfo`.
         samples: The sets of inputs, NumPy arrays by name, that the artifact will be verified with,
-            starting with the caller's example. A backend can test the files with them, but the
-            files must support all other inputs as well. Empty if an IR is converted without its
-            model.
-        calibration: The calibration data of a precision in ``BackendInfo.calibrated``, checked
+            starting with the caller's example. A backend can test the engine's files with these
+            inputs, but the files must support other inputs as well. Empty if an IR is converted
+            without its model.
+        calibration: The calibration data for a precision in ``BackendInfo.calibrated``, checked
             against the IR's inputs when it is read; None for any other precision.
         keep: Names of nodes, from :func:`quantizable_nodes`, that must stay in floating point.
-        unordered: Outputs that a comparator will compare as sets: a backend that compares outputs
-            itself must accept any order.
+        unordered: Names of outputs that a comparator will compare as sets. A backend that compares
+            outputs itself must accept any order of their rows.
         simulation: An empty folder for the graph that the engine is built from, if the engine
-            cannot run here according to :func:`built_for`; otherwise None. :func:`build_wrapper`
-            will load this graph instead of the engine. Core removes the folder before it publishes
-            the artifact.
-        lower: A function for backends without ``BackendInfo.operators`` that must lower only some
-            models. It captures a module, or TorchScript, with example inputs, whose sizes become
-            fixed, and lowers it to the ``operators``. It returns a
-            ``torch.export.ExportedProgram``, or raises a ``ConversionError`` that lists all
-            remaining operators.
+            cannot run on this machine according to :func:`built_for`; otherwise None.
+            :func:`build_wrapper` will load this graph instead of the engine. Core removes the
+            folder before it publishes the artifact.
+        lower: ``lower(module, inputs, operators)`` exports a module or TorchScript with example
+            inputs, whose sizes become fixed, and replaces all operators that are not in
+            ``operators``. It returns a ``torch.export.ExportedProgram``, or raises a
+            ``ConversionError`` that lists all remaining operators. For backends without
+            ``BackendInfo.operators`` that must lower only some models.
     """
 
     ir: IRModel
@@ -228,17 +231,20 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
     Attributes:
         directory: The folder of the engine's files.
-        files: The files' names relative to ``directory``, in the order of ``to_backend``.
+        files: The files' names relative to ``directory``, in the order in which ``to_backend``
+            returned them.
         params: The parameters of the conversion; ``params.device`` is the device to run on.
         inputs: The model's inputs, with the names that callers use; empty if only the engine
             knows them.
         outputs: The model's outputs, in order; empty if only the engine knows them.
-        strict: True if the engine should be configured to fail instead of using a fallback, if it
-            can. In any case, core refuses the fallbacks in the wrapper's receipt.
-        simulation: The folder of ``ConvertRequest.simulation``, in a child process, if the engine
-            cannot run here: load its graph with a different engine, and name this engine in the
-            wrapper's receipt. Raise a ``MissingDependencyError`` if no such engine is installed.
-            Only for backends with :func:`built_for`.
+        strict: True if the engine should be configured, where possible, to fail instead of falling
+            back to another device or precision. Core also refuses the fallbacks that the wrapper's
+            receipt lists.
+        simulation: The folder of ``ConvertRequest.simulation`` if the engine cannot run on this
+            machine, otherwise None. Load the graph in this folder with a different engine, and name
+            the different engine in the wrapper's receipt. Raise a ``MissingDependencyError`` if no
+            such engine is installed. Core sets this only in a child process, and only for backends
+            with :func:`built_for`.
         backend: The backend's name, needed by plugins for every backend.
     """
 
@@ -283,15 +289,15 @@ class BuiltFor(msgspec.Struct, frozen=True):
     lacking: str = ""
 
     def describe(self) -> str:
-        """Return the end of a sentence: the machines, and what this machine lacks."""
+        """Return the end of a sentence about the required machines and this machine."""
         return f"built for {self.machines}, and this machine has {self.lacking}"
 
 
 class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """Request for the properties of machines that an artifact depends on.
+    """Request of :func:`bound_to` and :func:`built_for`, about machines that can run an artifact.
 
     Attributes:
-        params: The parameters of the conversion or of the loading.
+        params: The parameters with which an artifact is converted or loaded.
         backend: The backend's name, needed by plugins for every backend.
     """
 
@@ -320,9 +326,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
         codebase_config: The section ``codebase_config`` of the deploy config if its ``type`` is
             the scheme, otherwise empty. Core checks only ``type`` and ``task``; all other keys
             belong to the source.
-        input_shapes: The requested usual shapes by the inputs' names, with ``""`` for an input
-            without a name. Core resizes example inputs to them; a source needs them if its model
-            is built for one size.
+        input_shapes: Input name → the requested example shape; the name is ``""`` for an input
+            without a name. Core resizes the example inputs to these shapes; a source needs the
+            shapes only if it builds its model for one size.
     """
 
     name: str
@@ -362,14 +368,14 @@ class ComparatorRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Task(Protocol):
-    """The task of a model, as an object of the plugin that declares its kind.
+    """A model's task, such as image classification: it preprocesses items and reads outputs.
 
-    A task is a frozen ``msgspec.Struct`` or dataclass. Its fields as JSON, with the kind under
-    ``type``, are stored in an artifact as its record.
+    A plugin implements a task as a frozen ``msgspec.Struct`` or dataclass. An artifact stores the
+    fields as JSON, together with the task's kind under the key ``type``.
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
-        """Return the task with a model's tensor names; raise a ``UsageError`` if it cannot fit."""
+        """Return a copy with a model's tensor names; raise a ``UsageError`` if it does not fit."""
         ...
 
     def preparation(self) -> object:
@@ -388,7 +394,7 @@ class Task(Protocol):
         """Return a folder's items in a form for ``eb.DataSet``: pairs of inputs and a target.
 
         If the result has an attribute ``targets``, a text about the meaning of class indices, then
-        manifests and rows of results record this text.
+        manifests and the results of an evaluation record this text.
         """
         ...
 
@@ -416,7 +422,7 @@ def backend_info() -> BackendInfo:
 
 @hookspec(firstresult=True)
 def check_env(request: CheckEnvRequest) -> EnvReport:
-    """Run the plugin's checks of one tier (stage); without any, return an empty report."""
+    """Run the plugin's checks of one check-env stage; return a report, empty without checks."""
     raise NotImplementedError
 
 
@@ -428,7 +434,7 @@ def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
 
 @hookspec(firstresult=True)
 def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
-    """Return the nodes that :func:`to_backend` would compute in 8 bits: operators by node name.
+    """Return node name → operator for the nodes that :func:`to_backend` would compute in 8 bits.
 
     Core calls this for a precision in ``BackendInfo.calibrated``, and then passes the names that
     must stay in floating point to ``to_backend``, in ``request.keep``. The names must be the same
@@ -469,10 +475,11 @@ def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
 def bound_to(request: BindingRequest) -> Mapping[str, str]:
     """Return the properties of this machine that an artifact with these parameters depends on.
 
-    Core writes them into the manifest: ``{"gpu": "H100"}``. It calls the hook again before it
-    loads the artifact, and refuses the artifact if a property differs, before the engine reads a
-    file. Omit properties that the parameters make irrelevant. If the engine cannot read files of
-    other versions, include its version, from ``eb.get_backend(request.backend)``.
+    Core writes the properties into the manifest: ``{"gpu": "H100"}``. Before core loads the
+    artifact, it calls the hook again; if a property differs, it refuses the artifact, and the
+    engine reads no file. Omit properties that the parameters make irrelevant. If the engine cannot
+    read files of other engine versions, include the version from
+    ``eb.get_backend(request.backend)``.
     """
     raise NotImplementedError
 
@@ -481,10 +488,10 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
 def built_for(request: BindingRequest) -> BuiltFor | None:
     """Return the machines that an engine with these parameters is built for.
 
-    None if it is built for this machine or for any machine. If the result has ``lacking``, core
-    builds the engine but does not run it. It runs the graph instead, see
-    ``WrapperRequest.simulation``, and the artifact stays unverified until ``enginebay verify`` runs
-    it on one of the machines. ``check_env`` still reports whether an engine could run here.
+    Return None if the engine is built for this machine or for any machine. If the result has
+    ``lacking``, core builds the engine but does not run it. Core runs the graph instead (see
+    ``WrapperRequest.simulation``), and the artifact stays unverified until ``enginebay verify`` has
+    run on one of the machines. ``check_env`` still reports whether an engine can run on this one.
     """
     raise NotImplementedError
 
@@ -510,7 +517,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @hookspec
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
-    """Return readers of tasks by kind: with ``{"poses": read}``, ``read`` reads kind ``poses``.
+    """Return task kind → reader: with ``{"poses": read}``, ``read`` reads tasks of kind ``poses``.
 
     The callable takes the record from a manifest or a user's file, and returns a :class:`Task`. It
     raises a ``UsageError`` for an invalid record.

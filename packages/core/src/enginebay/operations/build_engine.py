@@ -46,13 +46,14 @@ class Build:
 
     Attributes:
         settings: The settings of the deployment.
-        model: The model with its inputs bound.
+        model: The model, bound to its example inputs.
         reference: The inputs and expected outputs that the engine will be verified with.
         folder: The folder for the engine's files.
         steps: The recorder of the deployment's steps.
         timeout: The time limit of the conversion in seconds.
         data: The calibration data; None without data.
-        keep: Nodes, operators and prefixes of node names that must stay in floating point.
+        keep: Nodes, operators and prefixes of node names that must stay in floating point in int8
+            or fp8.
         unordered: The names of outputs that are compared as sets.
     """
 
@@ -80,7 +81,7 @@ class BuiltEngine:
         build: The input of the build.
         ir: The converted IR.
         files: The engine's files, relative to ``build.folder``.
-        parts: The parts of the model with their files; empty if the model was not cut.
+        parts: The parts that the model was cut into, each with its files; empty without cuts.
         rewriting: The report of the rewriters; None for a model file that needs no export.
         notes: Why each IR that was tried before ``ir`` was not used.
         kept: The names of the nodes that an 8-bit engine runs in floating point.

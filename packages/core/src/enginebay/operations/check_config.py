@@ -22,8 +22,8 @@ class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         problems: All problems, each with its file and line, or its path of keys.
         notes: Notes on keys that have no effect and on sections that were not checked.
-        backend: The backend that the config names; None if it names none.
-        ir: The requested IR; None if the backend chooses.
+        backend: The backend in the config; None without a backend.
+        ir: The IR in the config; None if the backend chooses the IR.
     """
 
     problems: tuple[ConfigError, ...]
@@ -33,11 +33,11 @@ class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(config: Mapping[str, object]) -> ConfigCheck:
-    """Check all sections of a config, including the parameters of the backend.
+    """Check all sections of a config and the backend's parameters, and return all problems.
 
     Args:
-        config: The config. If :func:`enginebay.config.read_table` has read it, problems have the
-            file and line.
+        config: The config. If :func:`enginebay.config.read_table` has read it, each problem has a
+            file and a line.
     """
     problems = Problems()
     sections = read_sections(config, problems)

@@ -37,7 +37,7 @@ def convert(
     int8_keep: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Artifact:
-    """Convert an IR to an artifact for a backend, and load its engine once.
+    """Convert an IR to an artifact for a backend, and check that its engine can be loaded.
 
     Args:
         ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or the result of
@@ -45,9 +45,10 @@ def convert(
         backend: The backend's name.
         work_dir: The folder of the new artifact; it must not exist yet.
         params: The backend's parameters, or a mapping of their names and values.
-        data: The calibration data for int8 or fp8: an :class:`enginebay.DataSet`, or its source.
+        data: The calibration data for int8 or fp8: an :class:`enginebay.DataSet`, or an argument
+            for one, such as a path.
         int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
-        overwrite: Replace an existing artifact, once the new one is complete.
+        overwrite: Replace an existing artifact, once the new artifact is complete.
 
     Returns:
         The artifact, with the verdict ``unverified``, since no outputs were compared.

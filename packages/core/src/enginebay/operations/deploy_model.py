@@ -67,16 +67,16 @@ def deploy(
             verified at the example's sizes, the smallest and the largest sizes, and some sizes in
             between; a size without a limit is tried up to ten times the example's size, if that is
             quick.
-        data: An :class:`enginebay.DataSet`, or its source. All items calibrate int8 and fp8, and
-            at most 64 items verify the artifact in any precision.
+        data: An :class:`enginebay.DataSet`, or an argument for one, such as a path. All items
+            calibrate int8 and fp8, and at most 64 items verify the artifact in any precision.
         int8_keep: Nodes, operators and prefixes of node names (up to a ``/``), as the engine names
             them, that stay in floating point if the precision is int8 or fp8.
         params: The backend's parameters, or a mapping of their names and values.
-        export: How to export: the IR, the exporter, rewriters of your own, cuts.
-        verify: How to compare: probes, tolerances, allowed verdicts.
+        export: How to export: the IR, the exporter, your rewriters, the cuts into several engines.
+        verify: How to compare: probe inputs, tolerances, allowed verdicts.
         config: A deploy config or its path. It sets everything that no argument sets, and
-            rewriters see it as ``ctx.config``.
-        overwrite: Replace an existing artifact, once the new one is complete.
+            rewriters can read it as ``ctx.config``.
+        overwrite: Replace an existing artifact, once the new artifact is complete.
         watch: A function that is called with each step when it starts, when its detail changes and
             when it ends. True shows the steps in a notebook, on a terminal or as lines on stderr.
 

@@ -57,8 +57,9 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         artifact: The published artifact.
-        verification: The verdict with its figures.
-        receipt: The engine's receipt; None if the engine crashed or cannot run here.
+        verification: The verdict, with the error metrics of each output.
+        receipt: The engine's effective settings; None if the engine crashed or cannot run on this
+            machine.
         steps: The steps with their durations in seconds.
         notes: Notes such as the reasons why an exporter or IR was not used.
         rewriting: The report of the rewriters; None for a model file that needs no export.
@@ -87,7 +88,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Deployment on {backend}, {self.verdict}, in '{self.artifact.path}'>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the steps, the verdict, the artifact, and a row for each output."""
+        """Yield the text and tables to print: steps, verdict, artifact, and a row per output."""
         manifest, receipt = self.artifact.manifest, self.receipt
         report = self.rewriting or RewriteReport()
         rewriting = report.summarize(manifest.plugin.distribution)
@@ -138,7 +139,7 @@ class Deployer:
     Args:
         settings: The settings of the deployment.
         int8_keep: Nodes, operators and prefixes of node names that stay in floating point.
-        command: The command that builds the artifact again, for its manifest.
+        command: The command line or Python call of this deployment, for the artifact's manifest.
 
     Raises:
         UsageError: An option is invalid, or cannot be combined with the settings.
@@ -174,12 +175,12 @@ class Deployer:
         self._data: DataSet | None = settings.open_data()
 
     def prepare_model(self, source: ModelSource, args: object) -> PreparedModel:
-        """Bind the model's inputs, and record its reference outputs.
+        """Bind the model to example inputs, and record its reference outputs.
 
         Args:
             source: The model.
-            args: Example inputs; if None, the example of the model's source is taken, or, if it
-                has none, the first item of the data.
+            args: Example inputs; None for the example of the model source or, if the source has
+                no example, for the first item of the data.
         """
         return prepare_model(
             self.settings,

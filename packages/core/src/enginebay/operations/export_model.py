@@ -39,20 +39,20 @@ def export(
 
     Args:
         model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
-            ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
+            ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a model of a plugin.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
             the calls that :func:`enginebay.record` recorded.
         path: The file to write; by default a file in the current folder with the model's name. If
-            ``options.ir`` is not set, the suffix selects the IR; without both, it is ONNX.
-        backend: The backend whose rewriters are applied; by default, only the rewriters for all
-            backends are.
+            ``options.ir`` is not set, the suffix selects the IR; without both, the IR is ONNX.
+        backend: The backend whose rewriters are applied. By default, only the rewriters for all
+            backends are applied.
         dynamic: The dynamic dimensions, as for :func:`enginebay.deploy`.
         min_shapes: The smallest shape of each input, as an alternative to ``dynamic``.
         max_shapes: The largest shape of each input.
         options: How to export, as for :func:`enginebay.deploy`. The options ``cuts``, ``task`` and
             ``keep_ir`` concern artifacts and are not allowed.
-        config: The deployment config that rewriters see as ``ctx.config``. Its
-            ``codebase_config`` selects the model source of a bare name.
+        config: The deployment config that rewriters can read as ``ctx.config``. Its
+            ``codebase_config`` selects the model source for a name without a scheme.
         overwrite: Replace an existing file.
 
     Returns:

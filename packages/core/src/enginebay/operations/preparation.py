@@ -27,12 +27,12 @@ class PreparedModel:
     """A model with everything that is needed to build and verify its engine.
 
     Attributes:
-        model: The model with its inputs bound.
+        model: The model, bound to its example inputs.
         reference: The inputs and expected outputs that the engine will be verified with.
         task: The record of the model's task; None if unknown.
-        notes: The reason why the model's task could not be read, if so.
+        notes: A note with the reason why the task could not be read; empty if it was read.
         data: The calibration data; None without data.
-        verified_on: The items of ``data`` that are in ``reference``; None without data.
+        verified_on: The items of ``data`` whose outputs are in ``reference``; None without data.
     """
 
     model: BoundModel
@@ -43,7 +43,10 @@ class PreparedModel:
     verified_on: DataSet | None
 
     def data_record(self) -> DataRecord | None:
-        """Return the record of ``data`` or, if it has no items, of ``verified_on``; else None."""
+        """Return the record of the items that were read, for the manifest; None without items.
+
+        These are the items of ``data`` or, if the calibration read no item, of ``verified_on``.
+        """
         for data in (self.data, self.verified_on):
             if data is not None and (record := data.record()).count:
                 return record
@@ -61,17 +64,17 @@ def prepare_model(
     task: Task | None = None,
     comparators: Sequence[Comparator] = (),
 ) -> PreparedModel:
-    """Bind a model's inputs, and record the outputs before any rewriter changes the model.
+    """Bind a model to example inputs, and record its outputs before rewriters change the model.
 
     Args:
         settings: The settings of the deployment.
         source: The model.
-        args: Example inputs; if None, the example of the model's source is taken, or, if it has
-            none, the first item of the data.
+        args: Example inputs; None for the example of the model source or, if the source has no
+            example, for the first item of the data.
         data: The data set; None without data.
         items: The maximum number of items whose outputs are recorded.
-        probes: The settings of the probes whose outputs are recorded.
-        task: The model's task; None for the task of the model's source.
+        probes: The settings of the probe inputs (generated, similar to the example).
+        task: The model's task; None for the task of the model source.
         comparators: The comparators of outputs that are sets.
     """
     notes: tuple[str, ...] = ()
@@ -112,7 +115,7 @@ def prepare_model(
 def _read_own_task(
     source: ModelSource, data: DataSet | None
 ) -> tuple[Task | None, tuple[str, ...]]:
-    """Return the task of a model's source; if no plugin can read it, return None and a note."""
+    """Return the task of a model source; if no plugin can read the task, return None and a note."""
     try:
         return read_task(source.task), ()
     except UsageError as err:

@@ -1,4 +1,4 @@
-"""``preview``: list the operators of a model that each engine lacks, without a deployment."""
+"""``preview``: list the operators of a model that each engine does not support."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         backend: The backend's name.
-        ir: The kind of the draft's IR; empty if the export failed.
-        obstacles: The operators that the exporter or the engine lacks.
-        rewritten: Rewriter → the number of its replacements in the draft.
-        error: Why the obstacles could not be listed; empty if they were.
+        ir: The kind of the exported IR; empty if the export failed.
+        obstacles: The operators that the exporter or the engine does not support.
+        rewritten: Rewriter name → the number of replacements that it made in the export.
+        error: Why the obstacles could not be listed; empty if they were listed.
     """
 
     backend: str
@@ -72,7 +72,7 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         model: The model's name.
-        backends: The preview on each backend.
+        backends: One preview for each backend.
     """
 
     model: str
@@ -88,7 +88,7 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Preview of {self.model}, {state}, on {len(self.backends)} backends>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a row for each obstacle, and the fields of each backend."""
+        """Yield what is printed: a table with a row for each obstacle, then lines per backend."""
         rows = [
             (
                 backend.backend,
@@ -127,7 +127,7 @@ class _Draft(msgspec.Struct, frozen=True, kw_only=True):
         kind: The IR's kind.
         ir: The IR; None if operators remain that are not in ``BackendInfo.operators``.
         obstacles: The operators that the exporter cannot translate, or that remain.
-        rewritten: Rewriter → the number of its replacements.
+        rewritten: Rewriter name → the number of replacements that it made.
     """
 
     kind: IRKind
@@ -145,22 +145,22 @@ def preview(
     timeout: float = 600.0,
     watch: Callable[[str], None] | None = None,
 ) -> Preview:
-    """List all operators of a model that each engine lacks, without building anything.
+    """List the operators of a model that each engine does not support, without building an engine.
 
     The model is exported as for a deployment, with the rewriters of each backend. If torch.export
     fails, ``torch.export.draft_export`` continues and lists all of its problems; a placeholder
     replaces an operator that the ONNX exporter cannot translate. Then each engine lists the
-    operators that it lacks.
+    operators that it does not support.
 
     Args:
         model: The model, as for :func:`enginebay.deploy`.
         args: Example inputs, or recorded calls; by default the example of the model's source.
         backends: Names of backends; by default all with an installed engine.
-        rewriters: Rewriters of your own, as for :class:`enginebay.ExportOptions`.
+        rewriters: Your rewriters, as for :class:`enginebay.ExportOptions`.
         timeout: The time limit of each child process in seconds. The engines run in child
-            processes. The export does too if the model can be pickled: text, or a module whose
+            processes. The export also runs in one if the model is text, or can be pickled and its
             class can be imported.
-        watch: Called with each backend's name before its preview.
+        watch: A function that is called with each backend's name before its preview.
 
     Raises:
         BackendUnavailableError: A backend in ``backends`` cannot be used.
@@ -255,7 +255,10 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
 
 
 def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
-    """Export a draft, and list its operators that the engine lacks; called in a child process."""
+    """Export a draft, and return its operators that the engine does not support.
+
+    The parent process calls this in a child process.
+    """
     pickled = (folder / _ARGUMENTS_FILE).read_bytes()
     arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
     draft_ir(*arguments, name, folder)
@@ -294,7 +297,7 @@ def draft_ir(
 
 
 def list_engine_lacks(name: str, folder: Path) -> list[Obstacle]:
-    """List the operators of a draft that the engine lacks; called in a child process.
+    """Return the operators of a draft that the engine does not support; runs in a child process.
 
     Raises:
         EnginebayError: The backend does not list such operators, or cannot read the draft.

@@ -1,4 +1,4 @@
-"""Obstacles of a preview: the operators that an engine lacks, with their modules and rewriters."""
+"""Obstacles of a preview: unsupported operators, with their modules and available rewriters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
 
 
 def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
-    """Yield an obstacle for each operator that an engine lacks and no lowering replaces."""
+    """Yield an obstacle for each operator in the error: unsupported, and without a lowering."""
     for operator, modules in error.operators.items():
         name = operator.replace(".", "::", 1)
         yield Obstacle(operator=name, modules=modules, reason="the engine does not have it")
@@ -68,7 +68,7 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
 
 
 def find_replacement(backend: str, operator: str) -> str:
-    """Return the name of a rewriter for an operator, with its condition; empty without one."""
+    """Return the name and condition of a rewriter that replaces an operator; empty without one."""
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:

@@ -27,7 +27,7 @@ def typed(command: str) -> Iterator[None]:
 
 
 def python_call() -> str:
-    """Return the command line of :func:`typed`, or, outside its block, the caller's Python call.
+    """Return the command line that :func:`typed` recorded, or the caller's Python call without one.
 
     The text is empty if the source of the call is not available, as at Python's prompt.
     """

@@ -32,13 +32,13 @@ def rewrite(
 
     Args:
         model: The model whose modules may be replaced; None to rewrite functions only.
-        backend: The engine; None for the rewriters that serve every engine.
+        backend: The backend of the engine; None to apply only the rewriters for all backends.
         ir: The IR that the model is exported to.
-        rewriters: Rewriters of your own: sets, or text that names some, as for
+        rewriters: Your rewriters: ``RewriterSet`` objects, or text that names them, as for
             :class:`enginebay.ExportOptions`.
-        config: The deployment config that rewriters see as ``ctx.config``.
-        **options: Arguments of :func:`enginebay.rewriting.rewrite`, and options of your own, which
-            rewriters see as ``ctx.options``.
+        config: The deployment config that rewriters can read as ``ctx.config``.
+        **options: Arguments of :func:`enginebay.rewriting.rewrite`, and your options, which
+            rewriters can read as ``ctx.options``.
 
     Returns:
         A context manager; inside it ``.model`` is the model to export, and ``.report`` counts the
@@ -90,7 +90,7 @@ def export_patch(**options: Any) -> ExportPatch:
     """Return the patch that applies an engine's rewriters during each attempt of an export.
 
     Args:
-        **options: Arguments of :func:`rewrite`. The backend is asked for its rewriters only once.
+        **options: Arguments of :func:`rewrite`. The backend's hook for rewriters is called once.
     """
     return ExportPatch(**_resolve_rewriters(**options))
 

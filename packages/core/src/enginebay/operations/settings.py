@@ -30,9 +30,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters.
         export: How to export.
         verify: How to compare.
-        dynamic: The open dimensions; None for the dimensions whose sizes differ between the
-            shapes in ``params``.
-        data: An :class:`enginebay.DataSet`, or its source; None without data.
+        dynamic: The dynamic dimensions; None for the dimensions that the shapes in ``params`` make
+            dynamic.
+        data: An :class:`enginebay.DataSet`, or an argument for one; None without data.
         codebase_config: The config's section for model sources; None without this section.
         values: The config as plain data, for rewriters; None without a config.
         notes: Keys of the config that have no effect, with the reason.
@@ -54,15 +54,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Find the source of a model, and pass ``codebase_config`` and the input shapes to it."""
+        """Return the source of a model; it gets ``codebase_config`` and the input shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
         self, source: ModelSource, args: object, data: DataSet | None, task: Task | None
     ) -> tuple[BoundModel, Task | None]:
-        """Bind a model's inputs to example inputs.
+        """Bind a model to example inputs.
 
-        These are ``args``, or the example of the model's source, or the first item of the data.
+        The example inputs are ``args``, or without them the example of the model source, or
+        without an example the first item of the data.
 
         Returns:
             The bound model, and the task with the names and dtypes of the model's inputs and
@@ -88,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def open_data(self) -> DataSet | None:
-        """Open the data set, and check that there is one if the precision requires calibration.
+        """Return the data set, after a check that a precision with calibration has one.
 
         Raises:
             ParamsError: The precision requires calibration data.
@@ -122,20 +123,22 @@ def resolve_settings(
 
     Args:
         config: A config or its path; None without a config.
-        backend: The backend's name; None for the config's, else the default backend.
-        params: Parameters that take precedence over the config's, by name; an instance of
-            ``BackendParams`` replaces all of the config's.
+        backend: The backend's name; None for the backend in the config or, without one, the
+            default backend.
+        params: Parameters by name, which take precedence over the parameters in the config; an
+            instance of ``BackendParams`` replaces all parameters in the config.
         precision: The same as ``params={"precision": …}``.
-        dynamic: The dynamic dimensions; None for the config's.
-        data: The data set or its source; None for the config's.
-        export: How to export; the config replaces all fields that have their default.
-        verify: How to compare; the config replaces all fields that have their default.
+        dynamic: The dynamic dimensions; None for the dynamic dimensions in the config.
+        data: A data set or an argument for one; None for the data in the config.
+        export: How to export; the config sets each field that has its default value.
+        verify: How to compare; the config sets each field that has its default value.
 
     Raises:
         ConfigError: The config is invalid, or for another backend.
         BackendUnavailableError: The backend cannot be used.
         ParamsError: A parameter is unknown or invalid.
-        UsageError: Two different precisions are set, or ``dynamic`` and other shapes.
+        UsageError: Two different precisions are set; or ``dynamic`` is set together with smallest
+            or largest shapes.
     """
     export, verify = export or ExportOptions(), verify or VerifyOptions()
     check_timeout(verify.timeout)

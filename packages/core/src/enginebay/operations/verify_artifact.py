@@ -60,18 +60,18 @@ def verify(
     Args:
         artifact: The artifact, or the path of its folder.
         inputs: A mapping of inputs by name, or the array of a single input. For several sets of
-            inputs: a list, or a data set or its source. By default the inputs that the artifact was
-            verified with, else the example of the model's source. Samples of another artifact
-            include the expected outputs.
+            inputs: a list, or a data set or an argument for one. By default the inputs that the
+            artifact was verified with or, if it has none, the example of the model source. The
+            samples of another artifact contain the expected outputs as well.
         reference: The expected outputs by name, or the PyTorch model: an ``nn.Module``, or its name
             as on the command line. By default the outputs that the artifact contains, which
             requires no torch.
         options: Tolerances, comparators and the time limit. By default ``compare`` has the
-            comparators of the artifact; ``{}`` compares all outputs by element. Options about
-            probes and publishing are not allowed, since they only concern a deployment.
+            comparators of the artifact; ``{}`` compares all outputs element by element. Options
+            about probe inputs and publishing are not allowed: they concern only a deployment.
 
     Returns:
-        The verdict with its figures. A mismatch is returned and not raised.
+        The verdict, with the error metrics of each output. A mismatch raises no error.
 
     Raises:
         ArtifactError: The artifact is damaged, or bound to another engine or device.
@@ -89,9 +89,9 @@ class RecordedVerification(NamedTuple):
     """The result of :func:`verify_here`.
 
     Attributes:
-        verification: The verdict with its figures.
+        verification: The verdict, with the error metrics of each output.
         run: The record that was added to the manifest; None if no record was added.
-        fault: Why the record could not be added; else empty.
+        fault: Why the record could not be added; empty if there was no such error.
     """
 
     verification: Verification
@@ -174,7 +174,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return samples that have outputs as a reference; return None for any other inputs."""
+    """Return a list of samples with outputs as the reference; return None for other inputs."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -250,7 +250,7 @@ def _compute_reference(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with the outputs of ``reference``; a model also computes new probes."""
+    """Return the inputs with the outputs of ``reference``; for a model, also new probe inputs."""
     basis = _recorded_basis(artifact)
     if inputs is not None:
         arrays = inputs
