@@ -133,7 +133,7 @@ def installed_backends() -> list[str]:
 
 
 def list_plugins() -> list[BackendStatus]:
-    """List the installed plugins that serve all backends, as :func:`list_backends` does.
+    """List the installed plugins for all backends, as :func:`list_backends` does.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
@@ -169,7 +169,7 @@ def disabled_by(backend: str) -> Fault | None:
 
 
 def is_strict() -> bool:
-    """Return True if every broken plugin is an error, including those that nobody requested."""
+    """Return True if ENGINEBAY_STRICT_PLUGINS makes each broken plugin an error, even if unused."""
     return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
 
 

@@ -1,4 +1,4 @@
-"""Entry points of Enginebay's groups, with a cache of them for each Python environment.
+"""Entry points of Enginebay's groups, cached in one file for each Python environment.
 
 Reading the metadata of 300 distributions takes several times as long as Python's own start. The
 cache is valid as long as the modification times of the folders on ``sys.path`` and of the files
@@ -52,7 +52,7 @@ class EntryPoint(NamedTuple):
 
 
 def entry_points() -> list[EntryPoint]:
-    """Return the entry points of all distributions on ``sys.path``."""
+    """Return Enginebay's entry points of all distributions on ``sys.path``."""
     folders = _stamps(sys.path)
     with suppress(OSError, ValueError, TypeError):  # no cache yet, or a damaged one
         with open(_cache_file(), encoding="utf-8") as file:  # noqa: PTH123  # importing pathlib takes too long
@@ -68,7 +68,7 @@ def entry_points() -> list[EntryPoint]:
 
 
 def scan(path: Sequence[str] | None = None) -> Iterator[EntryPoint]:
-    """Yield the entry points of the distributions on a path, by default ``sys.path``."""
+    """Yield Enginebay's entry points of the distributions on a path, by default ``sys.path``."""
     # Not importlib.metadata.entry_points(): it raises at the first malformed line of any installed
     # distribution, and its parser of the header takes 25 ms.
     from importlib_metadata import distributions
@@ -176,7 +176,7 @@ def _lines_of(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def module_file(module: str) -> str:
-    """Return the path of a module's file, without importing its package; empty if it has none."""
+    """Return the path of a module's file without importing its package; empty without a file."""
     from importlib.util import find_spec
 
     package, *inside = module.split(".")

@@ -45,8 +45,9 @@ class PluginWarning(UserWarning):
 class PluginTeam:
     """A fixed set of plugins whose hooks are called together.
 
-    A backend's team contains this backend and the plugins for every backend, but no other
-    backend. It has its own plugin manager: a backend that another thread loads is never called.
+    The set of a backend contains this backend and the plugins for every backend, but no other
+    backend. Each set has a pluggy manager, so that it never calls a backend that another thread
+    loads.
 
     Attributes:
         members: The checked modules, each with its status. Hooks of later modules are called first.
@@ -72,7 +73,7 @@ class PluginTeam:
         return any(not (impl.wrapper or impl.hookwrapper) for impl in implementations)
 
     def call_all(self, hook: str, **arguments: object) -> list[tuple[BackendStatus, Any]]:
-        """Return the results of all plugins for a hook, each with its plugin's status.
+        """Call a hook of all plugins, and return the results, each with its plugin's status.
 
         The backend's result is the first one. Hook wrappers surround each call.
 
@@ -95,7 +96,7 @@ class PluginTeam:
 
 
 class LoadedPlugin(PluginTeam):
-    """A loaded backend, together with the plugins that serve all backends.
+    """A loaded backend, together with the plugins for all backends.
 
     Attributes:
         status: The backend's distribution and module.
@@ -110,7 +111,7 @@ class LoadedPlugin(PluginTeam):
         self.info = info
 
     def call_typed(self, hook: str, result_type: type[T], request: object) -> T | None:
-        """Check the type of a hook's first result that is not None, and return the result.
+        """Call a hook, check the type of the first result that is not None, and return the result.
 
         Returns:
             The result; None if every plugin returns None.
@@ -178,7 +179,7 @@ def load_backend(name: str) -> LoadedPlugin:
 
 
 def load_plugins() -> PluginTeam:
-    """Load the plugins that serve all backends, once in this process.
+    """Load the plugins for all backends, once in this process, and return them as one set.
 
     A broken plugin is skipped with a :class:`PluginWarning`.
 
@@ -207,7 +208,7 @@ def load_command(status: BackendStatus) -> ModuleType:
 
 
 def contributed(hook: str) -> dict[str, Any]:
-    """Merge the mappings that all plugins return for a hook such as ``metrics``.
+    """Return one mapping with the items that all plugins return for a hook such as ``metrics``.
 
     Raises:
         PluginError: A plugin raised or did not return a mapping, or two plugins define the same
@@ -231,7 +232,7 @@ def contributed(hook: str) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget all loaded plugins and all faults, for tests; modules stay imported."""
+    """Clear the caches of loaded and of failed plugins, for tests; modules stay imported."""
     with _lock:
         _backends.clear()
         _plugins.clear()

@@ -63,10 +63,10 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
 
 
 def check_plugin(module: ModuleType) -> None:
-    """Check the module of a plugin that serves all backends.
+    """Check the module of a plugin for all backends.
 
     Raises:
-        PluginError: The module implements no hook, an unknown hook, or a hook with other arguments.
+        PluginError: The module implements no hook, an unknown hook, or a hook with wrong arguments.
     """
     marked = _marked_hooks(module)
     _check_marks(module, marked)
@@ -78,7 +78,7 @@ def check_command(module: ModuleType) -> None:
     """Check that a module defines the functions of a command.
 
     Raises:
-        PluginError: The module lacks one of the two functions of a command.
+        PluginError: The module does not define both ``add_arguments`` and ``run``.
     """
     missing = [name for name in COMMAND if not callable(getattr(module, name, None))]
     if missing:

@@ -1,4 +1,4 @@
-"""Trial of a plugin: its first import takes place in a child process, as it may crash or hang.
+"""Import trial of a plugin: a first import in a child process, since it may crash or hang.
 
 The result is cached, so that only a new plugin needs a child process.
 """
@@ -37,12 +37,12 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 
 def trust(status: BackendStatus) -> None:
-    """Skip the trial of a plugin under test: its author debugs it in this process."""
+    """Record that a plugin has passed its import trial: an author debugs it in this process."""
     trial_cache.store_result(status, _SURVIVED)
 
 
 def forget_failures() -> None:
-    """Drop all failed trials from the cache, so that the plugins are tried again."""
+    """Delete all failed import trials from the cache, so that these plugins are imported again."""
     trial_cache.drop_others(_SURVIVED)
 
 
@@ -57,7 +57,7 @@ def load(group: str, status: BackendStatus) -> bool:
 
 
 def _try_import(group: str, status: BackendStatus) -> str:
-    """Import a plugin in a child process; return how this crashed or hung, or an empty text."""
+    """Import a plugin in a child process; return how the process crashed or hung, or empty text."""
     from enginebay.isolation import call
 
     try:

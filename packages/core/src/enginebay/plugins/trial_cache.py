@@ -26,19 +26,19 @@ _Results = dict[str, str]  # the latest result is the last
 
 
 def read_result(status: BackendStatus) -> str | None:
-    """Return the cached result for the installed version of a plugin; None if there is none."""
+    """Return the cached trial result of a plugin's installed version; None without a result."""
     return _read().get(_key(status))
 
 
 def store_result(status: BackendStatus, result: str) -> None:
-    """Cache the result for the installed version of a plugin."""
+    """Cache the trial result of a plugin's installed version."""
     results = _read()
     results.pop(_key(status), None)  # so that the new result is the last
     _write({**results, _key(status): result})
 
 
 def drop_others(result: str) -> None:
-    """Drop all results that differ from ``result``."""
+    """Delete all cached results that differ from ``result``."""
     _write({key: value for key, value in _read().items() if value == result})
 
 

@@ -51,7 +51,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
-    """Check that onnx's evaluator can be imported; core checks the rest."""
+    """Report whether onnx's evaluator can be imported; core checks the other stages."""
     if request.tier is Tier.IMPORT:
         return check_import("onnx.reference", fix="pip install 'onnx>=1.21'")
     return eb.EnvReport()
@@ -59,7 +59,7 @@ def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
-    """Copy the model; its files of external data keep their names, which the model contains."""
+    """Copy the model's files and return the copies; external data keeps its names in the model."""
     paths = []
     for file in request.ir.files:
         is_main = file == request.ir.path
@@ -85,7 +85,7 @@ def unsupported_operators(request: ConvertRequest[LoopbackParams]) -> dict[str, 
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[LoopbackParams]) -> eb.Wrapper:
-    """Load the model into the evaluator."""
+    """Return a wrapper that runs the model in onnx's reference evaluator."""
     return LoopbackWrapper(request)
 
 
@@ -113,7 +113,7 @@ class LoopbackWrapper(eb.Wrapper):
         return eb.Receipt(engine=f"onnx.reference {onnx.__version__}", device="cpu")
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Evaluate the graph node by node."""
+        """Evaluate the graph node by node, and return its outputs times ``gain``."""
         import numpy as np
 
         # np.array copies: the evaluator may return an input itself.

@@ -27,7 +27,7 @@ _TESTS = {
     Path(__file__).with_name("conformance") / "operators.py": "enginebay_operators",
 }
 
-#: The attribute of pytest's report that holds a law's outcome.
+#: The attribute of pytest's report that holds the outcome of a conformance test.
 _OUTCOME = "enginebay_law"
 
 _COLLECTOR = "enginebay-outcomes"
@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _make_folder(folder: str | None) -> None:
     if folder is None:
         return
-    # Created before the laws run for minutes, not when the reports are written.
+    # Created before the tests run for minutes, not when the reports are written.
     try:
         if not folder:
             raise FileNotFoundError("its name is empty")

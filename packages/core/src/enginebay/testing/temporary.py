@@ -33,14 +33,14 @@ def temporary_backend(
     """Make a backend discoverable as if it were installed, without pip.
 
     A folder with a real ``.dist-info`` is added to ``sys.path``, so discovery and loading run as
-    for users, except the trial import of a new plugin in a child process. Child processes that
+    for an installed plugin, but without its trial import in a child process. Child processes that
     Enginebay starts find the backend too. At the end of the block, the folder is removed and all
     loaded plugins are unloaded.
 
     Args:
         name: The name of the backend and of its entry point.
-        module: The name of a module that can be imported, or the source text of one.
-        distribution: The name of its distribution; by default ``temporary-NAME``.
+        module: The name of a module that can be imported, or a module's source text.
+        distribution: The name of the backend's distribution; by default ``temporary-NAME``.
         version: The distribution's version.
         group: The entry-point group: ``enginebay.plugins`` if the plugin is for every backend.
 

@@ -1,4 +1,4 @@
-"""The conformance kit: tests, called laws, that every backend must pass.
+"""The conformance kit: tests that every backend must pass, named laws in the code.
 
 A backend's tests subclass :class:`Conformance`, and a fixture returns the backend's name::
 
@@ -13,7 +13,7 @@ A backend's tests subclass :class:`Conformance`, and a fixture returns the backe
 Without any code: ``pytest --pyargs enginebay.testing --backend myengine``. In both cases,
 ``--conformance-report DIR`` writes ``DIR/myengine.json`` and ``DIR/myengine.md``.
 
-Each group of laws has a file; the first sentence of a test's docstring states the law.
+Each group of tests has a file; the first sentence of a test's docstring states the requirement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about artifacts: they are complete and portable."""
+"""Conformance tests of artifacts, which must be complete and portable."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ else:
 
 
 class ArtifactLaws:
-    """Laws (conformance tests): an artifact describes itself and works in any folder."""
+    """Conformance tests: an artifact describes itself and works in any folder."""
 
     def test_a_moved_artifact_runs_in_another_process(self, kit: Kit, tmp_path: Path) -> None:
-        """An artifact that is moved and loaded by another process returns the same numbers."""
+        """A moved artifact, loaded by another process, returns the same outputs as PyTorch."""
         moved = shutil.copytree(kit.artifact("fixed").path, tmp_path / "moved")
         _, outputs = _run_in_child(kit, moved, tmp_path)
         example = kit.example("fixed")
@@ -70,7 +70,7 @@ class ArtifactLaws:
     def test_conversion_and_loading_work_without_an_artifact(
         self, kit: Kit, tmp_path: Path
     ) -> None:
-        """``build_wrapper`` loads the files that ``to_backend`` writes with the same parameters."""
+        """``build_wrapper`` loads files that ``to_backend`` has written outside an artifact."""
         files = kit.backend.to_backend(kit.ir("fixed"), work_dir=str(tmp_path))
         assert all(file.is_file() for file in files)
         example = kit.example("fixed")
@@ -87,7 +87,7 @@ class ArtifactLaws:
         )
 
     def test_files_that_are_no_model_are_an_error(self, kit: Kit, tmp_path: Path) -> None:
-        """Files that are not a model raise an error, and do not crash the engine."""
+        """Loading files that are not a model raises an error, and does not crash the engine."""
         files = kit.artifact("fixed").manifest.model_files
         for number, content in enumerate((b"", b"not a model\n", bytes(range(256)) * 4)):
             folder = tmp_path / str(number)

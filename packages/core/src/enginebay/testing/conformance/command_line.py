@@ -9,7 +9,7 @@ from enginebay.testing.pytest_plugin import OPTION
 
 
 class CommandLineBackend:
-    """Provides the backend that ``--backend`` names."""
+    """Base class with the fixture ``backend``, which returns the name from ``--backend``."""
 
     @pytest.fixture
     def backend(self, request: pytest.FixtureRequest) -> str:
@@ -18,4 +18,4 @@ class CommandLineBackend:
 
 
 class TestConformance(CommandLineBackend, Conformance):
-    """The test class for the command line, which inherits all conformance tests (laws)."""
+    """All conformance tests, for the backend that ``--backend`` names."""

@@ -1,4 +1,4 @@
-"""Conformance tests (laws) that every command must pass."""
+"""Conformance tests that every command of a plugin must pass."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CommandConformance:
         raise NotImplementedError("a subclass must return the command's name")
 
     def test_it_is_listed_with_a_summary(self, command: str) -> None:
-        """``enginebay --help`` lists the command with one line that describes it."""
+        """``enginebay --help`` lists the command with a one-line summary."""
         status = _find_command(command)
         assert status.state == "installed", status.reason
         text = run_command("-h").out
@@ -66,7 +66,7 @@ class CommandConformance:
         assert all(line.startswith(f"enginebay {command}") for line in examples)
 
     def test_an_unknown_flag_is_a_usage_error(self, command: str) -> None:
-        """An unknown flag ends with exit code 2 and one message."""
+        """An unknown flag ends the command with exit code 2 and an error without a traceback."""
         ran = run_command(command, "--no-such-flag")
         assert (ran.code, ran.out) == (2, "")
         assert "Traceback" not in ran.err

@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about discovery: listing and loading a plugin import no engine."""
+"""Conformance tests of discovery: listing and loading a plugin import no engine."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _HEAVY = frozenset({"torch", "onnx", "onnxscript"})
 
 
 class DiscoveryLaws:
-    """Laws (conformance tests): listing and loading a backend imports no engine."""
+    """Conformance tests: listing and loading a backend imports no engine."""
 
     def test_it_is_installed_once(self, kit: Kit) -> None:
-        """Exactly one installed distribution provides the backend, and discovery finds no error."""
+        """Exactly one installed distribution provides the backend, and has valid metadata."""
         status = kit.status
         assert status.state == "installed", f"{status.state}: {status.reason}; fix: {status.fix}"
         assert status.distribution, "the backend has no distribution"
         assert status.version, "the backend's distribution has no version"
 
     def test_loading_imports_no_engine(self, kit: Kit) -> None:
-        """Loading the plugin, its parameters and its flags imports no engine and no framework."""
+        """Loading the plugin with its parameters and flags imports neither the engine nor torch."""
         imported = set(kit.python(_LOADING).split())
         heavy = imported & {*kit.engine_modules, *_HEAVY}
         assert not heavy, f"loading the plugin imported {', '.join(sorted(heavy))}"
 
     def test_it_says_what_it_is(self, kit: Kit) -> None:
-        """The backend's information is complete, and agrees with the default parameters."""
+        """``BackendInfo`` is complete; its first device and precision are the defaults."""
         info = kit.backend.info
         assert info.name == kit.name, f"expected the name '{kit.name}', found '{info.name}'"
         for field in ("irs", "devices", "dtypes", "precisions"):

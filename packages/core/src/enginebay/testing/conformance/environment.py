@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about ``check-env``, which must be green only if a model runs."""
+"""Conformance tests of ``check-env``, which must pass exactly if a model runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class EnvironmentLaws:
-    """Laws (conformance tests): check-env is green exactly if a model runs."""
+    """Conformance tests: check-env passes exactly if a model runs."""
 
     def test_check_env_has_an_answer_for_every_tier(self, kit: Kit) -> None:
-        """Each check has a tier and reports what was found; each failed check has a fix."""
+        """Each check of check-env has a stage and a result, and each failed check names a fix."""
         checks = kit.environment.checks
         tiers = [check.tier for check in checks]
         assert tiers == sorted(tiers, key=list(Tier).index), f"the tiers are out of order: {tiers}"
@@ -33,7 +33,7 @@ class EnvironmentLaws:
                 assert check.fix, f"check '{check.name}' failed without a fix"
 
     def test_green_means_that_it_runs(self, kit: Kit, tmp_path: Path) -> None:
-        """A small model is verified if check-env is green, and only then."""
+        """A small model is verified exactly if check-env passes."""
         kit.require_dtypes("float32")
         example = kit.example("fixed")
         try:
@@ -53,9 +53,9 @@ class EnvironmentLaws:
         )
 
     def test_a_device_that_is_not_here_is_red(self, kit: Kit) -> None:
-        """check-env is red for a listed device that is missing, before it runs a model on it."""
+        """check-env fails for a missing device before it runs a model on this device."""
         kit.require_engine()
-        # The first device is the default, which the other laws use.
+        # The first device is the default, which the other tests use.
         for device in kit.backend.info.devices[1:]:
             failed = kit.backend.check_env(kit.backend.Params(device=device)).failed
             assert failed is None or failed.tier is not Tier.SMOKE, (
@@ -66,7 +66,7 @@ class EnvironmentLaws:
     def test_a_runtime_that_does_not_import_is_red(
         self, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """check-env is red in the tier ``import`` if the engine's modules cannot be imported."""
+        """check-env fails in stage ``import`` or earlier if the engine's modules do not import."""
         if not kit.engine_modules:
             kit.skip("no installed distribution in runtime_distributions has a module to hide")
         for module in kit.engine_modules:
@@ -81,7 +81,7 @@ class EnvironmentLaws:
         assert failed.fix, f"check '{failed.name}' failed without a fix"
 
     def test_the_version_is_the_engines(self, kit: Kit) -> None:
-        """The engine's version comes from an installed distribution, and is in the receipt."""
+        """``get_version()`` returns the version of an installed engine, which is in the receipt."""
         kit.require_engine()
         version = kit.backend.get_version()
         assert version, "get_version() returns nothing"

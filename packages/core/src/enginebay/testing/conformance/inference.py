@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about inference: a call returns tensors, and changes nothing else."""
+"""Conformance tests of inference: a call returns tensors, and has no side effects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GROWTH = {"KiB": 30 << 10, "files": 30, "threads": 30}
 
 
 class InferenceLaws:
-    """Laws (conformance tests): a wrapper returns tensors, and changes nothing else."""
+    """Conformance tests: a wrapper returns tensors, and a call has no side effects."""
 
     def test_names_and_order_are_the_models(self, kit: Kit) -> None:
         """Inputs and outputs have the model's names and order, including unused inputs."""
@@ -49,7 +49,7 @@ class InferenceLaws:
 
     @pytest.mark.parametrize("dtype", _DTYPES)
     def test_every_dtype_comes_back_as_it_went_in(self, kit: Kit, dtype: str) -> None:
-        """Values of each dtype, NaN and the largest included, are returned unchanged or refused."""
+        """Values of each dtype are returned unchanged; NaN and extreme values may be refused."""
         kit.require_dtypes(dtype)
         example, wrapper = kit.example(f"twice:{dtype}"), kit.wrapper(f"twice:{dtype}")
         kit.check(f"twice:{dtype}", wrapper, example.arrays())
@@ -63,14 +63,14 @@ class InferenceLaws:
 
     @pytest.mark.parametrize("size", [1, 2, 7, 8])
     def test_an_open_dimension_takes_any_size(self, kit: Kit, size: int) -> None:
-        """An open dimension accepts every size in its range."""
+        """A dynamic dimension accepts every size in its range."""
         kit.require_dynamic_shapes()
         rng = np.random.default_rng(size)
         inputs = {name: rng.standard_normal((size, 3), np.float32) for name in "xz"}
         kit.check("pair", kit.wrapper("pair"), inputs)
 
     def test_an_open_dimension_may_be_empty(self, kit: Kit) -> None:
-        """An open dimension with a range from zero accepts zero, and then other sizes."""
+        """A dynamic dimension whose range starts at zero accepts zero, and then other sizes."""
         kit.require_dynamic_shapes()
         wrapper = kit.wrapper("pair:empty")
         for size in (0, 3):
@@ -78,7 +78,7 @@ class InferenceLaws:
             kit.check("pair:empty", wrapper, inputs)
 
     def test_scalars_go_in_and_come_out(self, kit: Kit) -> None:
-        """A tensor without dimensions is accepted, and its output has no dimensions either."""
+        """A model accepts a scalar (a tensor without dimensions) and returns a scalar."""
         kit.check("scalar", kit.wrapper("scalar"), {"x": np.array(2.5, np.float32)})
 
     def test_any_strides_will_do(self, kit: Kit) -> None:
@@ -100,7 +100,7 @@ class InferenceLaws:
             raise AssertionError(f"with an image whose channels are last: {err}") from err
 
     def test_torch_in_torch_out(self, kit: Kit) -> None:
-        """Torch tensors of any strides return tensors on the same device; arrays return arrays."""
+        """Torch tensors of any strides give tensors on the same device; arrays give arrays."""
         import torch
 
         wrapper, example = kit.wrapper("pair"), kit.example("pair")
@@ -113,7 +113,7 @@ class InferenceLaws:
         assert {type(y) for y in wrapper(example.arrays()).values()} == {np.ndarray}
 
     def test_what_was_returned_never_changes(self, kit: Kit) -> None:
-        """Later calls do not change an output, and the caller may write to it."""
+        """Later calls do not change an earlier output, and the caller may write to the output."""
         wrapper, example = kit.wrapper("pair"), kit.example("pair")
         inputs = example.arrays()
         first = wrapper(inputs)
@@ -137,7 +137,7 @@ class InferenceLaws:
                     assert not shared, f"output '{name}' shares its memory with {other}"
 
     def test_calls_keep_no_memory(self, kit: Kit) -> None:
-        """Hundreds of calls leave no more memory, open files and threads than a few calls."""
+        """After 50 calls, 300 further calls do not accumulate memory, open files or threads."""
         if not _STATM.exists():
             kit.skip("this system does not report the memory of a process")
         wrapper, inputs = kit.wrapper("fixed"), kit.example("fixed").arrays()
@@ -154,7 +154,7 @@ class InferenceLaws:
             assert after - before < limit, f"300 calls have left {after - before} {kind}"
 
     def test_two_wrappers_at_once(self, kit: Kit) -> None:
-        """Several wrappers, of the same artifact and of others, do not influence each other."""
+        """Several wrappers of one artifact or of different artifacts do not affect each other."""
         others = kit.wrapper("pair"), kit.wrapper("names")
         with eb.load(kit.artifact("pair")) as second:
             for number in range(3):
@@ -184,7 +184,7 @@ class InferenceLaws:
     def test_wrong_inputs_never_reach_the_engine(
         self, kit: Kit, wrong: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A missing, extra, wrongly typed or wrongly shaped input never reaches the engine."""
+        """A missing or extra input, or a wrong dtype or shape, is refused before the engine runs."""
         wrapper = kit.wrapper("pair")
         called: list[object] = []
         monkeypatch.setattr(wrapper, "execute", called.append)
@@ -195,7 +195,7 @@ class InferenceLaws:
         assert any(f"'{name}'" in str(error) for name in ("x", "z", "extra")), str(error)
 
     def test_the_receipt_says_what_runs(self, kit: Kit) -> None:
-        """The receipt names the engine, one of the backend's devices and a listed precision."""
+        """The receipt names the engine, and a device and a precision that the backend lists."""
         receipt, info = kit.wrapper("fixed").receipt, kit.backend.info
         assert receipt.engine
         assert receipt.device.partition(":")[0] in info.devices, receipt.device

@@ -1,4 +1,4 @@
-"""The fixture of the conformance tests (laws): a backend with its artifacts and wrappers."""
+"""The fixture ``kit`` of the conformance tests: a backend with its artifacts and wrappers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from enginebay.tensors import Array, NumpyArray
     from enginebay.testing.conformance.models import Example
 
-#: Time limit of a law's child process; engines load slowly on a busy machine.
+#: Time limit of a test's child process; engines load slowly on a busy machine.
 TIMEOUT_SECONDS = 300.0
 
 
 class Kit:
-    """A backend under test, with the artifacts that all conformance tests (laws) share.
+    """A backend under test, with the artifacts that all conformance tests share.
 
     Args:
         name: The backend's name.
-        folder: An empty folder for the files of the laws.
+        folder: An empty folder for the files of the tests.
 
     Attributes:
-        installed: The distributions that were installed before the first law ran.
+        installed: The distributions that were installed before the first test ran.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Kit:
 
     @cached_property
     def status(self) -> BackendStatus:
-        """The backend's row in the list of backends."""
+        """The backend's entry in the result of ``list_backends()``."""
         statuses = {status.name: status for status in eb.list_backends()}
         if self.name not in statuses:
             eb.get_backend(self.name)  # raises an error with the installed names
@@ -88,14 +88,14 @@ class Kit:
         """Return the name and version of each installed distribution."""
         return {f"{d.name} {d.version}" for d in distributions(path=self._path)}
 
-    # -- laws that do not apply -----------------------------------------------------------------
+    # -- tests that do not apply ----------------------------------------------------------------
 
     def skip(self, reason: str) -> NoReturn:
-        """Skip a law (conformance test) that does not apply; the reason is in the report."""
+        """Skip a conformance test that does not apply; the report contains the reason."""
         pytest.skip(reason)
 
     def require_engine(self) -> None:
-        """Skip a conformance test if check-env fails; other tests test check-env itself."""
+        """Skip a conformance test that needs the engine if check-env fails."""
         failed = self.environment.failed
         if failed is not None:
             self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
@@ -120,7 +120,7 @@ class Kit:
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
 
     def deploy(self, model: str, work_dir: Path, **options: Any) -> eb.Deployment:
-        """Deploy a reference model; skip the test if the engine or one of the dtypes is missing."""
+        """Deploy a reference model; skip the test if the engine or a dtype is not available."""
         self.require_engine()
         example = self.example(model)
         self.require_dtypes(*example.dtypes)
@@ -152,7 +152,7 @@ class Kit:
         return self._wrappers[model]
 
     def ir(self, model: str, kind: Any = None) -> eb.IRModel:
-        """Export a reference model; ``kind`` is by default the IR of the model's artifact."""
+        """Export a reference model to the IR ``kind``, by default the IR of its artifact."""
         record = self.artifact(model).manifest.ir
         assert record is not None
         kind = kind or record.kind
@@ -170,7 +170,7 @@ class Kit:
         )
 
     def check(self, model: str, wrapper: eb.Wrapper, inputs: Mapping[str, NumpyArray]) -> None:
-        """Run a wrapper, and compare its outputs with PyTorch's."""
+        """Run a wrapper, and assert that its outputs equal PyTorch's within the tolerance."""
         outputs = wrapper(inputs)
         compare(self.example(model).run(inputs), outputs, precision=wrapper.receipt.precision)
 

@@ -153,7 +153,7 @@ class Matrices(nn.Module):
         return torch.relu(a @ b.transpose(1, 2)) @ b
 
 
-#: The models of the laws about numbers, with the shapes of their float32 inputs by name.
+#: The models of the tests of numerics, with the shapes of their float32 inputs by name.
 NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
     "convolutions": (Convolutions, {"image": (1, 3, 16, 16)}),
     "attention": (Attention, {"tokens": (1, 5, 16)}),
@@ -164,7 +164,7 @@ NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
     "matrices": (Matrices, {"a": (1, 4, 6), "b": (1, 5, 6)}),
 }
 
-#: The largest size of an open dimension, since engines may be built for a range.
+#: The largest size of a dynamic dimension, since engines may be built for a range.
 LARGEST = 8
 
 

@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about numbers: an engine returns the numbers of PyTorch."""
+"""Conformance tests of numerics: an engine's outputs equal PyTorch's within the tolerance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODELS = (
 
 
 class NumberLaws:
-    """Laws (conformance tests): reference models return the same numbers as in PyTorch."""
+    """Conformance tests: the outputs of reference models equal PyTorch's."""
 
     @pytest.mark.parametrize("model", _MODELS)
     def test_numbers_of_reference_models(self, kit: Kit, model: str) -> None:
@@ -40,7 +40,7 @@ class NumberLaws:
     def test_every_ir_that_is_listed_is_converted(
         self, kit: Kit, ir: str, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """A model is verified through each IR that the backend lists."""
+        """A model is verified in conversions through each IR that the backend lists."""
         if ir not in kit.backend.info.irs:
             kit.skip(f"the backend lists no {ir} among its irs")
         folder = tmp_path_factory.mktemp("ir") / "out"
@@ -66,9 +66,10 @@ class NumberLaws:
     def test_each_precision_gives_its_numbers(
         self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """A model is verified in each listed precision, and its numbers depend on the precision.
+        """A model is verified in each listed precision, and its outputs depend on the precision.
 
-        If a machine does not support it, the receipt names the used precision and the fallback.
+        If the machine does not support a precision, the receipt names the precision that was used,
+        and the fallback.
         """
         default, *others = kit.backend.info.precisions
         if not others:

@@ -82,7 +82,7 @@ class TestOperators(CommandLineBackend, UnderTest):
 
     @pytest.mark.parametrize("name", cases())
     def test_operators(self, kit: Kit, name: str, tmp_path: Path) -> None:
-        """A network of one operator is verified or refused."""
+        """A network of one operator is verified, or the backend refuses it with an error."""
         kit.require_engine()
         network, inputs = build(cases()[name])
         kit.require_dtypes(*(str(x.dtype).removeprefix("torch.") for x in inputs.values()))

@@ -1,4 +1,4 @@
-"""Opt-outs of a backend from laws (conformance tests), with a reason."""
+"""Opt-outs: a backend declares, with a reason, that it cannot pass a conformance test."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 class OptOut(NamedTuple):
-    """Marker that :func:`xfail` returns, with the reason why a backend cannot pass a law."""
+    """Marker that :func:`xfail` returns, with the reason why a backend cannot pass a test."""
 
     reason: str
 
 
 def xfail(*, reason: str) -> Any:
-    """Opt out of a law (conformance test): assign the result to the law's name in a subclass.
+    """Opt out of a conformance test: assign the result to the test's name in a subclass.
 
-    The law still runs. If it passes, the test fails, because the reason is out of date.
+    The test still runs. If it passes, pytest reports a failure, because the reason is out of date.
 
     Args:
-        reason: Why the backend cannot pass the law, for the report.
+        reason: Why the backend cannot pass the test, for the report.
 
     Example:
         In a subclass of :class:`~enginebay.testing.Conformance`::
@@ -39,7 +39,8 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
     """Turn the opt-outs of a class into tests that are expected to fail.
 
     Raises:
-        TypeError: The class replaces a law in another way, or opts out of an unknown law.
+        TypeError: The class overrides a conformance test without :func:`xfail`, or opts out of an
+            unknown test.
     """
     for name, value in list(vars(owner).items()):
         if isinstance(value, OptOut):
@@ -48,7 +49,7 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
                     f"{owner.__name__} opts out of '{name}', which is no conformance test"
                 )
             setattr(owner, name, _wrap_in_xfail(laws[name], value.reason))
-        # A law that a subclass overrides would pass without testing anything.
+        # A test that a subclass overrides would pass without testing anything.
         elif name in laws:
             raise TypeError(
                 f"{owner.__name__} replaces the law '{name}'; to opt out of it, write "
@@ -62,5 +63,5 @@ def _wrap_in_xfail(law: Callable[..., None], reason: str) -> object:
         law(*args, **kwargs)
 
     run_law.pytestmark = list(getattr(law, "pytestmark", []))  # type: ignore[attr-defined]  # pytest's name; a copy, so that the law's list is unchanged
-    # Strict: a law that passes again makes its opt-out an error.
+    # Strict: a test that passes again makes its opt-out an error.
     return pytest.mark.xfail(reason=reason, strict=True)(run_law)

@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about parameters: flags, configs and manifests agree."""
+"""Conformance tests of parameters: flags, configs and manifests agree."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ParamsLaws:
-    """Laws (conformance tests): flags, configs and manifests follow from one declaration."""
+    """Conformance tests: flags, configs and manifests follow from the declared parameters."""
 
     def test_every_flag_is_a_documented_field(self, kit: Kit) -> None:
-        """Every documented field is a flag with a help text, and no other field is a flag."""
+        """Exactly the documented fields of the parameters are flags, each with a help text."""
         fields = declared_fields(kit.backend.Params)
         flags = _list_flags(kit.backend)
         assert flags, "no field is documented: give the class an Args: section"
@@ -51,7 +51,7 @@ def _list_flags(backend: eb.Backend) -> dict[str, argparse.Action]:
 
 
 def _change_values(backend: eb.Backend) -> dict[str, Any]:
-    """Return, by flag, a valid value other than the default; flags without one are left out."""
+    """Return flag → a valid value that is not the default; omit flags without such a value."""
     fields, changed = declared_fields(backend.Params), {}
     for name in _list_flags(backend):
         value = _change_value(fields[name])

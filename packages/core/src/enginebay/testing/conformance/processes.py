@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about processes: no file outside the work folder, no process left."""
+"""Conformance tests of side effects: files outside the work folder, processes, settings."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ _PATIENCE = 10.0
 
 
 class ProcessLaws:
-    """Laws (conformance tests): a conversion changes nothing except for the artifact."""
+    """Conformance tests: a conversion writes the artifact and has no other side effects."""
 
     def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
         """Converting and loading write nothing but the artifact.
 
-        Files that are written by importing the engine or loading its plugin do not count, but
-        installed packages do.
+        Files that the import of the engine or of the plugin writes do not count; installed packages
+        do count.
         """
         ir = kit.ir("fixed")
         source = _read_files(ir.path.parent)

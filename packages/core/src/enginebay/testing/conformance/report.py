@@ -24,13 +24,13 @@ Outcome = Literal["held", "broken", "skipped", "excused"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a law (a conformance test), or of one case of it.
+    """The outcome of a conformance test, or of one case of a parametrized test.
 
     Attributes:
-        family: The law's subject: ``inference``, ``artifacts`` …
+        family: The test's subject: ``inference``, ``artifacts`` …
         law: The test's name.
-        case: The test's parameters, if the law has several cases.
-        sentence: The law as a sentence.
+        case: The test's parameters; empty if it is not parametrized.
+        sentence: The first sentence of the test's docstring, which states the requirement.
         outcome: ``held`` (passed), ``broken`` (failed), ``skipped`` (does not apply) or
             ``excused`` (the backend opted out).
         reason: The reason for an outcome other than ``held``.
@@ -83,9 +83,9 @@ class Report(msgspec.Struct, kw_only=True):
         python: Python's version.
         platform: The operating system.
         claims: The backend's information; empty if the backend cannot be loaded.
-        plugins: The plugins for every backend, which may influence the laws.
-        findings: The outcomes of the laws.
-        operators: The outcomes of the networks of one operator, with ``--operators``.
+        plugins: The plugins for every backend, which may influence the outcomes.
+        findings: The outcomes of the conformance tests.
+        operators: The outcomes of the networks of one operator; empty without ``--operators``.
         schema: The version of this format; it increases if readers must change.
     """
 
@@ -120,7 +120,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
         return None
     # Without the parameters of the case.
     law = getattr(item, "originalname", item.name)
-    # An opt-out wraps the law, whose docstring and module are reported.
+    # An opt-out wraps the test, whose docstring and module are reported.
     function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
     finding = Finding(

@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about rewriters: they are declared, and restore what they replace."""
+"""Conformance tests of rewriters, which must be declared, and must restore what they replace."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class RewriterLaws:
-    """Laws (conformance tests): rewriters change nothing outside of their context."""
+    """Conformance tests: rewriters change nothing outside of the block of ``rewrite()``."""
 
     def test_its_rewriters_can_be_listed(self, kit: Kit) -> None:
-        """The rewriters are instances of ``RewriterSet``, and lower each ``lacking`` operator."""
+        """Rewriters are in a ``RewriterSet``; a lowering replaces each operator in ``lacking``."""
         lowered = {r.operator for r in builtin_rewriters() if r.kind == "lowering"}
         for ir in kit.backend.info.irs:
             for rewriters in kit.backend.rewriters(ir):
@@ -33,7 +33,7 @@ class RewriterLaws:
             assert operator in lowered, f"lacking has {name}, which no lowering replaces"
 
     def test_what_it_lacks_can_be_listed(self, kit: Kit, tmp_path: Path) -> None:
-        """``unsupported_operators`` returns nothing for a model that runs."""
+        """``unsupported_operators`` returns an empty mapping for a model that the engine runs."""
         request = ConvertRequest(ir=kit.ir("fixed"), params=kit.backend.Params(), work_dir=tmp_path)
         operators = kit.backend.unsupported_operators(request)
         if operators is None:

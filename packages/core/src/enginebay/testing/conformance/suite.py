@@ -1,4 +1,4 @@
-"""All laws (conformance tests) in one class."""
+"""All conformance tests in one class."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Conformance(
     DiscoveryLaws,
     UnderTest,
 ):
-    """The conformance tests (laws) of a backend, whose name the fixture ``backend`` returns."""
+    """The conformance tests of a backend, whose name the fixture ``backend`` returns."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -71,12 +71,12 @@ class Conformance(
 
 
 class Law(NamedTuple):
-    """Name and sentence of a law (a conformance test), for tables and the documentation.
+    """Name and requirement of a conformance test, for tables and the documentation.
 
     Attributes:
-        family: The law's subject: ``inference``, ``artifacts`` …
+        family: The test's subject: ``inference``, ``artifacts`` …
         name: The test's name.
-        sentence: The law as a sentence.
+        sentence: The first sentence of the test's docstring, which states the requirement.
     """
 
     family: str
@@ -85,7 +85,7 @@ class Law(NamedTuple):
 
 
 def laws() -> list[Law]:
-    """Return all laws (conformance tests), in the order in which they run."""
+    """Return all conformance tests, in the order in which they run."""
     result = []
     for family in reversed(Conformance.__bases__):
         for name, law in vars(family).items():
