@@ -17,7 +17,7 @@
     ├── ModelError                    1   the model's own code raised
     ├── ExportError                   1   model → IR failed
     ├── ConversionError               1   IR → engine failed
-    │   └── LackingOperatorsError     1   the engine lacks operators; carries ``.operators``
+    │   └── LackingOperatorsError     1   unsupported operators remain; carries ``.operators``
     ├── InferenceError                1   the engine failed on good inputs
     ├── ArtifactError                 1   an artifact is damaged, too new or for another machine
     ├── FallbackError                 1   the engine does not run on the requested device
@@ -201,11 +201,11 @@ class ConversionError(EnginebayError):
 
 
 class LackingOperatorsError(ConversionError):
-    """The engine lacks operators of the model, and no lowering replaces them.
+    """The engine does not support operators of the model, and no lowering replaces them.
 
     Attributes:
-        operators: The paths of the modules that use each operator, such as ``aten.sort``. Empty if
-            the error was raised in a child process, which transmits only the message.
+        operators: Operator, such as ``aten.sort`` → the paths of the modules that use the operator.
+            Empty if the error was raised in a child process, which transmits only the message.
     """
 
     def __init__(
@@ -228,11 +228,11 @@ class ArtifactError(EnginebayError):
 
 
 class FallbackError(EnginebayError):
-    """The engine does not run on the requested device, or in strict mode has any fallback."""
+    """The engine does not run on the requested device, or, in strict mode, uses a fallback."""
 
 
 class NotVerifiedError(EnginebayError):
-    """The artifact is not verified: its outputs differ, it crashed, or no test could decide.
+    """The artifact is not verified: its outputs differ, its engine crashed, or evidence is missing.
 
     Attributes:
         verdict: The full :class:`~enginebay.Verification`.
@@ -247,8 +247,8 @@ class IsolationError(EnginebayError):
     """A child process failed.
 
     Attributes:
-        ending: How the child ended, such as ``ended with SIGSEGV``. Empty if it ended normally, or
-            if the child itself raised the error about a process that it had started.
+        ending: How the child ended, such as ``ended with SIGSEGV``. Empty if the child ended
+            normally, or if the error is about a process that the child itself had started.
     """
 
     ending = ""
@@ -404,7 +404,7 @@ def reason(err: BaseException) -> str:
 
 
 def find_root_cause(err: BaseException) -> BaseException:
-    """Follow an exception's causes to the first EnginebayError, or else to the last cause."""
+    """Return the first EnginebayError in an exception's chain of causes, or else the last cause."""
     while err.__cause__ is not None and not isinstance(err, EnginebayError):
         err = err.__cause__
     return err

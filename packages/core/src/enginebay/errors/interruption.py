@@ -1,4 +1,4 @@
-"""Interruption by a signal: an exception that is also stored, in case other code catches it.
+"""Interruption by a signal: the exception is also stored, in case other code catches it.
 
 Foreign code may catch every exception: torch's lazy imports took 10 of 124 signals for a failed
 import and continued. Code that starts the next step, or publishes a result, therefore raises a

@@ -1,4 +1,4 @@
-"""Translate hints for Python callers: a hint is written once, with the command line's flags."""
+"""Translation of hints for Python callers: each hint is written once, with command-line flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrapper of a model that was cut: the engines of the parts run one after the other."""
+"""Wrapper of a model that was cut into parts: the parts' engines run one after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChainedWrapper(Wrapper):
     """Runs the parts of a model in order, each on inputs of the model or outputs of earlier parts.
 
     Args:
-        parts: The wrappers of the parts, in order, all of one backend. The chain closes them.
+        parts: The wrappers of the parts, in order, all of one backend; :meth:`close` closes them.
         inputs: The inputs of the whole model.
         outputs: The outputs of the whole model, in order.
     """
@@ -58,11 +58,11 @@ class ChainedWrapper(Wrapper):
         ]
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the parts of the model on NumPy arrays."""
+        """Run the parts on NumPy arrays, and return the outputs of the whole model."""
         return self._run_parts(feed)
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Run the parts of the model on torch tensors."""
+        """Run the parts on torch tensors, and return the outputs of the whole model."""
         return self._run_parts(feed)
 
     def _run_parts(self, feed: Mapping[str, _A]) -> list[_A]:

@@ -19,8 +19,8 @@ class InputCheck:
     """Checks the names, dtypes and shapes of inputs against the specs.
 
     Attributes:
-        exact: Name, dtype and shape of each input. The shape is None, which differs from every
-            array's shape, if a dimension is dynamic.
+        exact: Name, dtype and shape of each input. The shape is None if a dimension is dynamic, so
+            that no array's shape equals it.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:

@@ -1,4 +1,4 @@
-"""Timing of a wrapper's engine calls, and of the wrapper methods that a backend has marked."""
+"""Timing of a wrapper's engine calls, and of wrapper methods with :func:`count_time`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ MIN_DURATIONS_ABOVE = 2
 
 
 class Timing:
-    """Durations in seconds of a wrapper's engine calls and of its marked methods, by name.
+    """Durations in seconds, by name, of engine calls and of methods that the backend times.
 
     Args:
-        warmup: The number of calls under each name that are not counted, starting with the first.
+        warmup: The number of initial calls under each name that are not counted.
         synchronize: A function that waits for the device. It is called before each reading of the
-            clock, so that asynchronous work is counted. None counts only the call itself.
-        log_every: Log the average under each name every N counted calls; None to log nothing.
+            clock, so that asynchronous work is counted. None measures the time until the call
+            returns.
+        log_every: The number of counted calls under a name after which the average is logged
+            again; None to log nothing.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Timing:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """``engine``, and the names of the marked methods that were called and counted."""
+        """``engine``, and the names of the timed methods with at least one counted call."""
         counted = [name for name, counter in self._counters.items() if counter.seconds]
         return tuple(dict.fromkeys((ENGINE, *counted)))
 
@@ -124,7 +126,7 @@ class Counter:
 
 
 def count_time(name: str) -> Callable[[F], F]:
-    """Mark a method of a wrapper, so that :meth:`~enginebay.Wrapper.time_execution` times it.
+    """Decorate a method of a wrapper, so that :meth:`~enginebay.Wrapper.time_execution` times it.
 
     Outside of ``time_execution`` the method is called directly, without any overhead.
 
@@ -146,7 +148,7 @@ def count_time(name: str) -> Callable[[F], F]:
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    """Yield for each marked method: its attribute, its name in statistics, and the method."""
+    """Yield the attribute, the name in statistics and the method for each timed method."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)

@@ -45,15 +45,15 @@ class Wrapper(ABC):
 
     A backend subclasses this, calls ``super().__init__`` with the specs in the model's order,
     and implements :meth:`execute`, :meth:`receipt` and, if it holds resources, :meth:`release`.
-    It may use any private names of its own, such as ``_run``.
+    The subclass may use any private names, such as ``_run``.
 
     Args:
         inputs: The model's inputs, by the names that callers use.
         outputs: The model's outputs, in order.
 
     Attributes:
-        concurrent: True if ``execute`` may run in several threads at once. If not, calls wait for
-            each other.
+        concurrent: True if ``execute`` may run in several threads at once. If False, calls run one
+            after the other.
         native_device: The torch device type whose tensors :meth:`execute_torch` accepts without
             conversion; None if every input is copied to the host.
         fault_hint: The hint of errors about a defect of the backend; ``Backend.load`` sets it.
@@ -93,7 +93,8 @@ class Wrapper(ABC):
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
         """Call the engine on torch tensors that are already on the engine's device.
 
-        The contract is that of :meth:`execute`. It is called only if ``native_device`` is set.
+        The contract is the same as for :meth:`execute`. This method is called only if
+        ``native_device`` is set.
         """
         raise NotImplementedError(f"{type(self).__name__} sets native_device without execute_torch")
 
@@ -123,7 +124,7 @@ class Wrapper(ABC):
         return html_fields(type(self).__name__, pairs)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished. Implement this if ``execute`` does not wait."""
+        """Wait until the device has finished; override this if ``execute`` returns before that."""
         return
 
     def release(self) -> None:
@@ -271,19 +272,19 @@ class Wrapper(ABC):
     def time_execution(
         self, *, warmup: int = 0, with_sync: bool = True, log_every: int | None = None
     ) -> Iterator[Timing]:
-        """Time the calls of the engine and of marked methods inside the ``with`` block.
+        """Time the calls of the engine and of the backend's timed methods inside the block.
 
-        The backend marks a method with :func:`enginebay.authors.count_time`. If the model was cut,
-        each of its engines is timed too, under a name such as ``part 0: engine``. Outside of the
-        block nothing is timed, without any overhead.
+        The block gets a :class:`Timing` with the durations. A backend declares a timed method with
+        :func:`enginebay.authors.count_time`. If the model was cut into parts, the engine of each
+        part is timed too, under a name such as ``part 0: engine``. Calls outside of the block have
+        no overhead.
 
         Args:
-            warmup: The number of calls under each name that are not counted, starting with the
-                first.
+            warmup: The number of initial calls under each name that are not counted.
             with_sync: True to wait for the device before each reading of the clock, so that
                 asynchronous work is counted.
-            log_every: Log the average every N calls under a name, at level INFO to the logger
-                ``enginebay.inference``; None to log nothing.
+            log_every: The number of calls under a name after which the average is logged again, at
+                level INFO to the logger ``enginebay.inference``; None to log nothing.
         """
         synchronize = self.synchronize if with_sync else None
         timing = Timing(warmup=warmup, synchronize=synchronize, log_every=log_every)
@@ -292,7 +293,7 @@ class Wrapper(ABC):
 
     @contextmanager
     def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Time the engine and the marked methods inside the block, under names with the prefix."""
+        """Time the engine and the timed methods inside the block, under names with the prefix."""
         # Instance attributes replace the methods, so that untimed calls have no overhead.
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}

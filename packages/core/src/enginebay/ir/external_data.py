@@ -1,8 +1,8 @@
 """Check of an ONNX model's external data: the files with weights that the model names.
 
-Every engine has its own loader for them, and several loaders have opened files outside the model's
-folder (CVEs of 2022, 2024, 2025 and 2026). The paths are therefore checked here before any engine
-reads the model.
+Every engine has its own loader for these files, and several loaders have opened files outside the
+model's folder (CVEs of 2022, 2024, 2025 and 2026). The paths are therefore checked here before any
+engine reads the model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def external_files(model: ModelProto, path: Path) -> tuple[Path, ...]:
         path: The model's file; external data must be in its folder or a subfolder.
 
     Raises:
-        ModelSourceError: A location is absolute, leaves the folder (by ``..`` or a link), is
-            missing, or its file is too short. The message names the tensor.
+        ModelSourceError: The path of a data file is absolute, leaves the folder (by ``..`` or a
+            link) or is missing, or the data file is too short. The message names the tensor.
     """
     files: dict[str, Path] = {}  # by location: one file contains the data of many tensors
     for tensor in find_tensors(model):

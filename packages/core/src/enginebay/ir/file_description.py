@@ -1,7 +1,8 @@
 """Description of a model inside its IR file: the specs of its inputs and outputs.
 
-TorchScript files and exported programs contain it as an extra file in their archive, and ONNX files
-as metadata. With it, every file that Enginebay exports can be deployed without further options.
+TorchScript files and exported programs contain the description as ``enginebay.json`` in their zip
+archive, and ONNX files contain it as metadata. Users can therefore deploy every file that Enginebay
+exports without further options.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: The name of the extra file, and the key in the metadata.
+#: The description's file name in a zip archive, and its key in ONNX metadata.
 KEY = "enginebay.json"
 
 #: A size that msgspec refuses if it is negative, since an attacker may have written the file.
@@ -50,7 +51,7 @@ def describe(
 
 
 def read_description(text: str | bytes, path: Path) -> FileDescription | None:
-    """Parse ``text``, the description in the IR file ``path``; return None if it is empty.
+    """Return the parsed ``text``, the description in the file ``path``; None if ``text`` is empty.
 
     Raises:
         ModelSourceError: The description is damaged.

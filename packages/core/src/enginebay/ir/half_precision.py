@@ -45,7 +45,7 @@ def to_half(
     fp32_ops: Collection[str] = (),
     fp32_nodes: Collection[str] = (),
 ) -> list[Path]:
-    """Write a copy of an ONNX model; the copy computes in half precision.
+    """Write a copy of an ONNX model that computes in half precision, and return the files.
 
     The inputs and outputs keep their names and dtypes. Weights are clipped to the range of the
     type, so that a mask stays finite. Weights that would become 0 become the smallest number of the
@@ -260,7 +260,7 @@ def _list_values(graph: onnx_ir.Graph) -> Iterable[onnx_ir.Value]:
 def _insert_cast(
     value: onnx_ir.Value, name: str | None, dtype: onnx_ir.DataType, graph: onnx_ir.Graph
 ) -> onnx_ir.Value:
-    """Insert a Cast after the node that computes a value, or first in the graph if none does."""
+    """Insert a Cast after the node that computes a value, or first; return the Cast's output."""
     import onnx_ir
 
     cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_cast")

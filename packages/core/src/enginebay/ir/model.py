@@ -27,16 +27,16 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
         kind: The kind of the IR.
         path: The absolute path of the main file.
         files: The absolute paths of all files: the main file, then the files with weights.
-        inputs: The inputs in order; empty for a TorchScript file that Enginebay did not write,
-            which does not record them.
-        outputs: The outputs in order; empty if the file does not record them.
+        inputs: The inputs in order; empty for a TorchScript file that another tool wrote, since
+            TorchScript does not record inputs.
+        outputs: The outputs in order; empty for such a file.
         exporter: The writer of the file: ``torch.onnx dynamo``, ``torch.onnx torchscript``,
             ``torch.jit.trace``, ``torch.export``, or ``file`` for a file of the user.
         opset: The version of ONNX's own operator set; None for the other kinds of IR.
         notes: Notes for the user, one line each, such as the reason why the first exporter was not
             used, or the inputs that the exporter has dropped.
         example_shapes: Input name → shape of the example that the model was exported with; empty
-            if the file does not record it.
+            for a file that another tool wrote.
     """
 
     kind: IRKind

@@ -19,7 +19,8 @@ _LIBRARIES = ("torch", "numpy", "enginebay", "onnx", "onnx_ir", "onnxscript", "s
 def model_line(frame: FrameType) -> str:
     """Return the model's line in the call stack of a frame, such as ``folder/net.py:12``.
 
-    This is the innermost line outside the libraries; empty if every line is in a library.
+    This is the innermost line outside Enginebay, torch, NumPy and the export libraries; empty if
+    there is no such line.
     """
     return _find_line(walk_stack(frame))
 
@@ -27,7 +28,7 @@ def model_line(frame: FrameType) -> str:
 def format_raising_line(err: BaseException) -> str:
     """Return the line of a model or rewriter that raised an error: ``" (folder/net.py:12)"``.
 
-    Empty if the error's traceback has no line outside the libraries.
+    Empty if all lines of the error's traceback are in Enginebay, torch, NumPy or export libraries.
     """
     line = _find_line(reversed([*walk_tb(err.__traceback__)]))
     return f" ({line})" if line else ""

@@ -1,4 +1,4 @@
-"""Suppression of the warnings, logs and prints of exporters, except for notes to users."""
+"""Suppression of the warnings, logs and prints of exporters; tracer warnings become notes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def quiet() -> Iterator[list[str]]:
     Python's warning filters apply to the whole process.
 
     Yields:
-        A list of notes, one line for each distinct ``TracerWarning``: each names a line of the
-        model whose result, which depends on the input, became a constant.
+        A list of notes, one for each distinct ``TracerWarning``. A note names a line of the model
+        whose result became a constant, although it depends on the input.
     """
     notes: list[str] = []
 

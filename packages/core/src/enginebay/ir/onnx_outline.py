@@ -35,7 +35,7 @@ def read_outline(path: Path) -> bytes:
 
 
 def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> bytes:
-    """Copy a message without the nested fields at ``path``, a sequence of field numbers."""
+    """Return a message without the nested fields at ``path``, a sequence of field numbers."""
     pieces = []
     copied = start
     while start < end:

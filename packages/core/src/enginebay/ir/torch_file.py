@@ -34,8 +34,8 @@ def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]
     """Load a TorchScript file onto the CPU.
 
     Returns:
-        The module and the IR. The IR has no inputs and outputs if Enginebay did not write the file,
-        since TorchScript does not record their shapes.
+        The module and the IR. The IR has no inputs and outputs if another tool wrote the file,
+        since TorchScript does not record shapes.
 
     Raises:
         ModelSourceError: The file is missing, damaged or not TorchScript.
@@ -55,8 +55,8 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     """Load an exported program.
 
     Returns:
-        The program and the IR. If Enginebay did not write the file, the inputs and outputs have
-        their names in the program's graph.
+        The program and the IR. If another tool wrote the file, the inputs have their names in the
+        graph, and the outputs their paths in the value that the program returns.
 
     Raises:
         ModelSourceError: The file is missing, damaged or not an exported program.
@@ -96,7 +96,7 @@ def program_specs(
 def _name_outputs(
     program: torch.export.ExportedProgram, outputs: Sequence[object]
 ) -> dict[str, object]:
-    """Return the graph's outputs by path: each path leads to an output in the returned value."""
+    """Return path in the value that the program returns → the output of the graph at this path."""
     from torch.utils import _pytree as pytree
 
     from enginebay.tensors import output_leaves
@@ -129,7 +129,7 @@ def _build_specs(
 
 def _name_dims(value: torch.Tensor, symbols: Mapping[str, str]) -> tuple[int | str, ...]:
     def name_size(size: int | torch.SymInt) -> int | str:
-        # An open size may be an expression: "2*s27 + 1".
+        # A dynamic size may be an expression: "2*s27 + 1".
         text = re.sub(r"[A-Za-z_]\w*", lambda match: symbols.get(match[0], match[0]), str(size))
         return int(text) if text.isdecimal() else text
 

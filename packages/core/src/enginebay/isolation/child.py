@@ -1,4 +1,4 @@
-"""The code that a child process runs for a call or a worker, and its messages with the parent.
+"""The code that the child process of ``call`` or ``Worker`` runs, and the messages to its parent.
 
 Messages are MessagePack, which unlike JSON supports NaN, infinities, bytes and integer keys. Pickle
 is never used, since loading it would execute any code from an untrusted child process.
@@ -57,7 +57,7 @@ class Raised(msgspec.Struct, tag="raised"):
 
 
 def encode_value(value: object) -> bytes:
-    """Encode a value as MessagePack; paths are supported too.
+    """Return a value as MessagePack; paths are supported too.
 
     Raises:
         NotImplementedError: The value's type, which the message names, is not supported.
@@ -66,7 +66,7 @@ def encode_value(value: object) -> bytes:
 
 
 def decode_value(data: bytes, kind: Any) -> Any:
-    """Decode MessagePack as a value of type ``kind``.
+    """Return the value of type ``kind`` that MessagePack data contains.
 
     Raises:
         msgspec.ValidationError: The data is of another type; the message has the path of the value.
@@ -114,7 +114,7 @@ def serve_call(function: str) -> None:
 
 
 def serve_messages(function: str) -> None:
-    """Call a function, and pass each later message of the parent to the function that it returns.
+    """Call a function, and pass each later message of the parent to the function that this returns.
 
     Standard input is a socket. The first message contains the function's arguments. Each message,
     including the first, gets a reply. The loop ends when the parent disconnects.

@@ -91,7 +91,7 @@ def call(
 
 
 def child_command(function: str, serve: str) -> list[str]:
-    """Return the command of a child process, which runs ``serve`` of the module ``child``."""
+    """Return the command line of a child that calls ``serve``, a function of module ``child``."""
     # -P: the working directory must not shadow a module before sys.path is set.
     # -u: a line in a buffer would be lost in a crash.
     path = [entry for entry in sys.path if isinstance(entry, str)]
@@ -99,7 +99,7 @@ def child_command(function: str, serve: str) -> list[str]:
 
 
 def encode_arguments(function: str, args: tuple[object, ...]) -> bytes:
-    """Encode a function's arguments for the child process.
+    """Return a function's arguments as MessagePack for the child process.
 
     Raises:
         IsolationError: The type of an argument is not supported.

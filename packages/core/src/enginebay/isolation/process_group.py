@@ -1,4 +1,4 @@
-"""A group of child processes, which end together, at the latest when this process ends."""
+"""A group of child processes, all of which end at the latest when this process ends."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class OutputLog:
 
 
 def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: float | None) -> bool:
-    """Read a child's output until the child ends; return False if this takes over ``seconds``."""
+    """Read a child's output until the child ends; return False if it runs over ``seconds``."""
     deadline = None if seconds is None else time.monotonic() + seconds
     for is_open in _feed_chunks(process.stdout, log, deadline):
         if process.poll() is not None:
@@ -170,7 +170,7 @@ def _feed_chunks(
 
 
 def _wait_for_end(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
-    """Wait for the end of a child that has closed its output; return True if this is in time."""
+    """Wait for a child that has closed its output; return True if it ends before the deadline."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(None if deadline is None else max(0, _seconds_left(deadline)))
     return process.poll() is not None

@@ -64,8 +64,8 @@ def run(
     Args:
         argv: The program and its arguments.
         timeout: The time limit in seconds; None for no limit.
-        cwd: The program's working directory; by default this process's.
-        env: The program's whole environment; by default this process's.
+        cwd: The program's working directory; by default that of this process.
+        env: The program's whole environment; by default that of this process.
         required_outputs: Files that the program must write, relative to ``cwd``. An older file that
             was not written again counts as missing.
         on_line: Called with each line of output, in this thread. By default the lines are logged
@@ -149,7 +149,7 @@ def timeout_error(finished: Finished, limit: str, subject: str = "") -> ChildTim
 def start_child(
     group: ProcessGroup, argv: list[str], options: dict[str, object]
 ) -> subprocess.Popen[bytes]:
-    """Start a child process in a group, or raise an IsolationError."""
+    """Start a child process in a group and return it; raise an IsolationError if that fails."""
     try:
         return group.start(argv, **options)
     except OSError as error:

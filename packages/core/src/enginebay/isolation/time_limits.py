@@ -72,7 +72,7 @@ def time_left() -> float:
 
 
 def effective_timeout(timeout: float | None) -> tuple[float | None, str]:
-    """Return the shorter time limit, a child's or the block's, with a description for messages."""
+    """Return the shorter of a child's and the block's time limit, with a text for messages."""
     limit = _limit.get()
     if limit is not None and (timeout is None or limit.left < timeout):
         return limit.left, f"the time limit of {limit.seconds:g} s"

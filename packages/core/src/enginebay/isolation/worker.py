@@ -36,8 +36,9 @@ _LOG_CHUNK_BYTES = 1 << 16
 class Worker:
     """Context manager that starts a child process, and ends the child and its children on exit.
 
-    The child calls the function once with the arguments. The function returns a function from bytes
-    to bytes, which the child calls with each message. Only :meth:`receive` waits for the child.
+    The child calls the function once with the arguments. The function returns a message handler, a
+    function from bytes to bytes, which the child calls with each message. Only :meth:`receive`
+    waits for the child.
 
     Args:
         name: The child's name in error messages.
@@ -87,7 +88,9 @@ class Worker:
         self._write_socket()
 
     def receive(self, timeout: float) -> bytes:
-        """Wait for the next reply. An empty first reply means that the function has returned.
+        """Return the next reply, after waiting for it.
+
+        The first reply is empty: the function has returned the message handler.
 
         Args:
             timeout: The time limit in seconds.

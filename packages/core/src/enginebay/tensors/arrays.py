@@ -59,7 +59,7 @@ def is_torch(value: object) -> TypeGuard[torch.Tensor]:
 
 
 def to_numpy(value: Array) -> NumpyArray:
-    """Return a value as a NumPy array on the host; shares memory if possible.
+    """Return a value as a NumPy array on the host, which shares the value's memory if possible.
 
     Args:
         value: A torch tensor of any device, dtype and strides, or anything that
@@ -130,7 +130,7 @@ def host_tensor(array: NumpyArray) -> torch.Tensor:
 
 
 def to_torch(array: NumpyArray, device: torch.device | None = None) -> torch.Tensor:
-    """Return the array as a torch tensor on ``device``; shares memory on the CPU."""
+    """Return the array as a torch tensor on ``device``; on the CPU, both share their memory."""
     tensor = host_tensor(array)
     return tensor if device is None or device.type == "cpu" else tensor.to(device)
 

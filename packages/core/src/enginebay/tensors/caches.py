@@ -14,7 +14,7 @@ _ONNX_NAMES = {"keys": "key", "values": "value"}
 
 
 def cache_items(cache: object) -> list[tuple[str, object]]:
-    """Return the layers of a cache by index, or the tensors of a layer by name."""
+    """Return index and layer for each layer of a cache, or name and tensor of a cache's layer."""
     items: list[tuple[str, object]] = []
     for attribute in _tensor_attributes(cache):
         part = getattr(cache, attribute)
@@ -26,11 +26,11 @@ def cache_items(cache: object) -> list[tuple[str, object]]:
 
 
 def rebuild_cache(cache: Any, parts: Sequence[object]) -> object:
-    """Return a copy of a cache or a layer with other items.
+    """Return a copy of a cache with other layers, or of a cache's layer with other tensors.
 
     Args:
         cache: The cache or the layer.
-        parts: The new items, in the order of :func:`cache_items`.
+        parts: The new layers or tensors, in the order of :func:`cache_items`.
     """
     clone = copy.copy(cache)
     # A forward writes into these containers; the original must stay unchanged for the next one.

@@ -34,7 +34,7 @@ def parse_input(text: str) -> Mapping[str, TensorSpec | NumpyArray]:
 
     Args:
         text: ``name=shape``, ``name=shape:dtype``, ``name=file.npy`` or ``file.npz``. The name may
-            be left out for the model's only input, whose key is then ``""``. A dtype without
+            be left out if the model has only one input; the key is then ``""``. A dtype without
             dimensions (``n=:int64``) is a scalar.
 
     Returns:
@@ -80,8 +80,8 @@ def inputs_for(
 
     Args:
         specs: The model's inputs.
-        given: The result of :func:`parse_inputs`; the key ``""`` is the only input. Missing
-            inputs are generated at the shape in ``specs``.
+        given: The result of :func:`parse_inputs`; the key ``""`` stands for the model's only
+            input. Missing inputs are generated with the shapes in ``specs``.
 
     Raises:
         InputError: A missing input has a dynamic size, or an array has no name though the model
@@ -98,7 +98,7 @@ def inputs_for(
 
 
 def generate_input(spec: TensorSpec, requested: TensorSpec, *, below: int = 2) -> NumpyArray:
-    """Generate an array of the model's dtype at the shape that the user typed.
+    """Return a random array with the dtype of the model's input and the shape that the user typed.
 
     Args:
         spec: The model's input.
@@ -130,7 +130,7 @@ def _resolve_name(name: str, specs: Sequence[TensorSpec]) -> str:
 def random_inputs(
     specs: Iterable[TensorSpec], seed: int = 0, *, below: Mapping[str, int] | None = None
 ) -> dict[str, NumpyArray]:
-    """Generate reproducible random inputs, without torch.
+    """Return reproducible random inputs, generated without torch.
 
     Floats are normally distributed. Integers are 0 or 1 by default, which are valid indices into
     any embedding with at least two rows.
@@ -155,7 +155,7 @@ def random_inputs(
 
 
 def resize(array: _A, shape: Sequence[int]) -> _A:
-    """Return the array at another shape of the same rank, cropped or repeated along each axis.
+    """Return the array with another shape of the same rank, cropped or repeated along each axis.
 
     The result contains only values of the array, so indices stay valid and masks stay masks.
 

@@ -1,8 +1,8 @@
 """Nested inputs and outputs as leaves with dotted paths.
 
-torch's own pytree does not open a dataclass that is not registered with it, and a model may return
-one. So mappings, sequences, named tuples and dataclasses are opened here, and pytree opens the
-other types that are registered with it. A decoder's cache is always opened here, since
+torch's pytree treats a dataclass as a leaf unless it is registered, and a model may return such a
+dataclass. So this module splits mappings, sequences, named tuples and dataclasses itself, and lets
+pytree split the other registered types. It also splits a decoder's key-value cache itself, since
 transformers registers only some of its caches, and not in every version.
 """
 
@@ -22,7 +22,8 @@ def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tu
     Args:
         value: A leaf or a container.
         path: Prefix of every path.
-        caches: Open a decoder's caches; if False, each cache is a leaf.
+        caches: True to split a decoder's key-value caches into tensors; if False, each cache is a
+            leaf.
 
     Example:
         >>> list(leaves({"logits": 1, "aux": [2, 3]}))
@@ -39,11 +40,12 @@ def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tu
 def output_leaves(result: object, *, caches: bool = True) -> Iterator[tuple[str, object]]:
     """Yield every leaf of a forward's result with its path.
 
-    A single tensor has the path ``output``, the entries of a list or tuple ``output_0`` ….
+    A single tensor has the path ``output``; the entries of a list or tuple have ``output_0`` ….
 
     Args:
         result: The value that the forward returned.
-        caches: Open a decoder's caches; if False, each cache is a leaf.
+        caches: True to split a decoder's key-value caches into tensors; if False, each cache is a
+            leaf.
     """
     if _list_children(result, caches=caches) is None:
         yield "output", result

@@ -1,4 +1,4 @@
-"""Pack arrays as MessagePack, to send them to another process without pickle."""
+"""Arrays in a form for MessagePack, which sends them to another process without pickle."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PackedArray(msgspec.Struct, array_like=True):
     """An array of numbers in a form that msgspec can encode.
 
     Attributes:
-        dtype: The name of its NumPy dtype.
-        shape: The shape.
+        dtype: The name of the array's NumPy dtype.
+        shape: The array's shape.
         data: The bytes of the elements, in C order.
 
     Example:
@@ -32,11 +32,11 @@ class PackedArray(msgspec.Struct, array_like=True):
 
     @classmethod
     def of(cls, array: NumpyArray) -> Self:
-        """Pack an array."""
+        """Return a packed copy of an array."""
         return cls(array.dtype.name, array.shape, bytearray(array.tobytes()))
 
     def array(self) -> NumpyArray:
-        """Unpack the array; it is writable and shares memory with ``data``."""
+        """Return the array; it is writable and shares memory with ``data``."""
         import numpy as np
 
         return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)

@@ -37,9 +37,9 @@ class Sample(NamedTuple):
     Attributes:
         inputs: Input name → array.
         outputs: Output name → array.
-        kind: ``example``: the caller's example, at its own and other sizes; ``item``: an item of a
-            data set; ``probe``: generated inputs, which need not resemble real ones;
-            ``non_finite``: the example with NaN and infinity, on which an artifact may differ.
+        kind: ``example``: the caller's example, also resized; ``item``: an item of a data set;
+            ``probe``: generated inputs, similar to the example; ``non_finite``: the example with
+            NaN and infinity, for which an artifact's outputs may differ.
     """
 
     inputs: dict[str, NumpyArray]

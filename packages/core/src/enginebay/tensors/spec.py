@@ -20,10 +20,10 @@ class TensorSpec(msgspec.Struct, frozen=True):
     """The name, dtype and shape of one input or output of a model.
 
     Attributes:
-        name: The name that callers use; the engine's own may differ.
+        name: The name that callers use; the engine may use another name.
         dtype: The NumPy name: ``float32``, ``float16``, ``bfloat16``, ``int64``, ``bool`` …
-        dims: One entry per dimension: an ``int`` for a fixed size, a name for an open one.
-            Equal names mean equal sizes. None if the rank is unknown.
+        dims: One entry per dimension: an ``int`` for a fixed size, a name for a dynamic size.
+            Dimensions with equal names have equal sizes. None if the rank is unknown.
 
     Example:
         >>> TensorSpec("x", "float32", ("batch", 3, 224, 224)).describe()

@@ -184,7 +184,7 @@ class InferenceLaws:
     def test_wrong_inputs_never_reach_the_engine(
         self, kit: Kit, wrong: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A missing or extra input, or a wrong dtype or shape, is refused before the engine runs."""
+        """Missing or extra inputs, wrong dtypes and wrong shapes never reach the engine."""
         wrapper = kit.wrapper("pair")
         called: list[object] = []
         monkeypatch.setattr(wrapper, "execute", called.append)
