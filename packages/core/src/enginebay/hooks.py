@@ -187,15 +187,15 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         params: The backend's parameters.
         work_dir: The folder for the files. A backend must not write outside it.
         progress: A function to call with a short text at each stage of long work.
-        shapes: Input name → the smallest, the example's and the largest shape, from the example,
+        shapes: Input name → the smallest, the usual and the largest shape, taken from the example,
             the dynamic shapes and the parameters; None for a size without a bound. Empty if an IR
             is converted without its model: then only the parameters specify shapes.
         backend: The backend's name, needed by plugins for every backend:
             ``eb.get_backend(request.backend)`` has its versions and its :class:`BackendInfo`.
-        samples: The sets of inputs, NumPy arrays by name, that the artifact will be verified with,
-            starting with the caller's example. A backend can test the engine's files with these
-            inputs, but the files must support other inputs as well. Empty if an IR is converted
-            without its model.
+        samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with: the
+            caller's example, then the example at other sizes. A backend can test the engine's
+            files with these inputs, but the files must support other inputs as well. Empty if an
+            IR is converted without its model.
         calibration: The calibration data for a precision in ``BackendInfo.calibrated``, checked
             against the IR's inputs when it is read; None for any other precision.
         keep: Names of nodes, from :func:`quantizable_nodes`, that must stay in floating point.
@@ -294,7 +294,7 @@ class BuiltFor(msgspec.Struct, frozen=True):
 
 
 class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """Request of :func:`bound_to` and :func:`built_for`, about machines that can run an artifact.
+    """Request to :func:`bound_to` or :func:`built_for`: which machines can run an artifact?
 
     Attributes:
         params: The parameters with which an artifact is converted or loaded.
@@ -507,10 +507,10 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
     """Return model sources by scheme: with ``{"zoo": build}``, ``zoo:NAME`` calls ``build``.
 
     The callable takes a :class:`ModelRequest`, and returns an ``nn.Module`` or a tuple: the module,
-    its example inputs, and optionally its task as plain data and the origin of its weights,
-    ``read_options(request).weights``. The artifact records the origin, so that users do not trust
-    predictions of ``random (seed 0)``. The callable raises a ``ModelSourceError`` for an unknown
-    name. With ``codebase_config = dict(type="zoo")`` in a deploy config, users can omit the scheme.
+    its example inputs, and optionally its task as plain data and the origin of its weights, from
+    ``read_options(request).weights``. The artifact records the origin, which shows users that a
+    model has only random weights. The callable raises a ``ModelSourceError`` for an unknown name.
+    With ``codebase_config = dict(type="zoo")`` in a deploy config, users can omit the scheme.
     """
     raise NotImplementedError
 

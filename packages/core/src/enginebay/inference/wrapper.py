@@ -124,7 +124,7 @@ class Wrapper(ABC):
         return html_fields(type(self).__name__, pairs)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished; override this if ``execute`` returns before that."""
+        """Wait until the device has finished; override this if ``execute`` does not wait for it."""
         return
 
     def release(self) -> None:

@@ -54,7 +54,7 @@ def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> by
 
 
 def _content_size(data: mmap, start: int, kind: int) -> tuple[int, int]:
-    """Return the size of a field's content in bytes, and the offset of its first byte."""
+    """Return the size of a field's content in bytes, and the offset of the content."""
     if kind == _LENGTH_DELIMITED:
         return _read_varint(data, start)
     if kind == _VARINT:

@@ -1,8 +1,8 @@
 """Reading of TorchScript files and exported programs as IRs, without running code from the file.
 
 ``torch.jit.load`` never runs Python code. ``torch.export.load`` would unpickle any object, evaluate
-size expressions as Python, and call any function that the file names. Here it may unpickle only
-tensors, and the expressions and functions are checked first.
+size expressions as Python, and call any function that the file names. This module lets torch
+unpickle only tensors, and checks the expressions and functions first.
 """
 
 from __future__ import annotations

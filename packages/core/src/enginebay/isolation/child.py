@@ -114,14 +114,14 @@ def serve_call(function: str) -> None:
 
 
 def serve_messages(function: str) -> None:
-    """Call a function, and pass each later message of the parent to the function that this returns.
+    """Call a function that returns a message handler, then pass each later message to the handler.
 
     Standard input is a socket. The first message contains the function's arguments. Each message,
     including the first, gets a reply. The loop ends when the parent disconnects.
 
     Args:
-        function: The function's name, ``module:qualname``. It returns a function from bytes to
-            bytes.
+        function: The function's name, ``module:qualname``. The handler that it returns is a
+            function from bytes to bytes.
     """
     import socket
 

@@ -48,7 +48,7 @@ def call(
         *args: The positional arguments.
         timeout: The time limit in seconds, which includes imports; None for no limit.
         result_type: The type of the result.
-        on_line: Called with each line that the function prints, as in :func:`run`.
+        on_line: A function that is called with each printed line, as in :func:`run`.
         subject: The name of the child process in error messages, such as ``the engine``; by default
             the function's name.
 

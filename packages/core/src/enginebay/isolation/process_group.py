@@ -87,7 +87,7 @@ class OutputLog:
     Bytes that are not UTF-8 become ``�``; ``\r\n`` and the ``\r`` of progress bars become ``\n``.
 
     Args:
-        on_line: Called with each complete line, without its line break.
+        on_line: A function that is called with each complete line, without its line break.
 
     Example:
         >>> log = OutputLog(print)

@@ -68,8 +68,8 @@ def run(
         env: The program's whole environment; by default that of this process.
         required_outputs: Files that the program must write, relative to ``cwd``. An older file that
             was not written again counts as missing.
-        on_line: Called with each line of output, in this thread. By default the lines are logged
-            by the logger ``enginebay.isolation`` at level DEBUG.
+        on_line: A function that is called with each line of output, in this thread. By default the
+            logger ``enginebay.isolation`` logs the lines at level DEBUG.
 
     Returns:
         The output and the duration; the exit code is 0. Processes that the program left running
@@ -113,7 +113,7 @@ def run_to_end(
         argv: The command.
         shown: The command to show in messages and in the result.
         timeout: The time limit in seconds; None for no limit.
-        on_line: Called with each line of output; None to log the lines.
+        on_line: A function that is called with each line of output; None to log the lines.
         subject: The child's name in error messages; by default the program's name.
         **options: Keyword arguments of ``subprocess.Popen``.
 

@@ -88,9 +88,9 @@ class Worker:
         self._write_socket()
 
     def receive(self, timeout: float) -> bytes:
-        """Return the next reply, after waiting for it.
+        """Wait for the next reply of the child, and return it.
 
-        The first reply is empty: the function has returned the message handler.
+        The first reply is empty and tells that the function has returned the message handler.
 
         Args:
             timeout: The time limit in seconds.

@@ -67,8 +67,8 @@ def deploy(
             verified at the example's sizes, the smallest and the largest sizes, and some sizes in
             between; a size without a limit is tried up to ten times the example's size, if that is
             quick.
-        data: An :class:`enginebay.DataSet`, or an argument for one, such as a path. All items
-            calibrate int8 and fp8, and at most 64 items verify the artifact in any precision.
+        data: An :class:`enginebay.DataSet`, or an argument for one, such as a path. All items are
+            used to calibrate int8 and fp8, and at most 64 items to verify the artifact.
         int8_keep: Nodes, operators and prefixes of node names (up to a ``/``), as the engine names
             them, that stay in floating point if the precision is int8 or fp8.
         params: The backend's parameters, or a mapping of their names and values.

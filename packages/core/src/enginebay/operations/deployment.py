@@ -175,7 +175,7 @@ class Deployer:
         self._data: DataSet | None = settings.open_data()
 
     def prepare_model(self, source: ModelSource, args: object) -> PreparedModel:
-        """Bind the model to example inputs, and record its reference outputs.
+        """Return the model, bound to example inputs, with its recorded reference outputs.
 
         Args:
             source: The model.
@@ -199,7 +199,7 @@ class Deployer:
         stage: StagingDirectory,
         steps: Steps,
     ) -> Deployment:
-        """Build the engine, verify it and publish the artifact.
+        """Build the engine, verify its outputs, publish the artifact, and return the result.
 
         Args:
             prepared: The model with its reference outputs.

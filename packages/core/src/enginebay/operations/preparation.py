@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """A model with everything that is needed to build and verify its engine.
+    """A model with its reference outputs and data, from which an engine is built and verified.
 
     Attributes:
         model: The model, bound to its example inputs.
@@ -64,7 +64,7 @@ def prepare_model(
     task: Task | None = None,
     comparators: Sequence[Comparator] = (),
 ) -> PreparedModel:
-    """Bind a model to example inputs, and record its outputs before rewriters change the model.
+    """Return a model, bound to example inputs, with outputs recorded before rewriters change it.
 
     Args:
         settings: The settings of the deployment.

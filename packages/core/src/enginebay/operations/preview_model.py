@@ -255,10 +255,7 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
 
 
 def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
-    """Export a draft, and return its operators that the engine does not support.
-
-    The parent process calls this in a child process.
-    """
+    """Export a draft, and return the operators that the engine does not support; runs in a child."""
     pickled = (folder / _ARGUMENTS_FILE).read_bytes()
     arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
     draft_ir(*arguments, name, folder)

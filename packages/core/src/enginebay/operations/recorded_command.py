@@ -1,4 +1,4 @@
-"""The command line or Python call that built an artifact, which its manifest records."""
+"""The command line or Python call that built an artifact, for the artifact's manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def typed(command: str) -> Iterator[None]:
 
 
 def python_call() -> str:
-    """Return the command line that :func:`typed` recorded, or the caller's Python call without one.
+    """Return the command line of the enclosing :func:`typed` block, or else the Python call.
 
     The text is empty if the source of the call is not available, as at Python's prompt.
     """

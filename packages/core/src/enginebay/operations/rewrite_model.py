@@ -67,7 +67,8 @@ def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
     """Return a caller's sets of rewriters; sets that are named as text are imported first.
 
     Args:
-        rewriters: Sets, or ``file.py:attr`` and ``module:attr`` for a set or a list of them.
+        rewriters: ``RewriterSet`` objects, or text that names one or a list of them:
+            ``file.py:attr`` or ``module:attr``.
 
     Raises:
         RewriterError: An item is not a set.

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Return the source of a model; it gets ``codebase_config`` and the input shapes."""
+        """Return the source of a model, called with ``codebase_config`` and the input shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
@@ -89,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def open_data(self) -> DataSet | None:
-        """Return the data set, after a check that a precision with calibration has one.
+        """Return the data set or None; a precision that requires calibration must have one.
 
         Raises:
             ParamsError: The precision requires calibration data.
@@ -119,7 +119,7 @@ def resolve_settings(
     export: ExportOptions | None = None,
     verify: VerifyOptions | None = None,
 ) -> Settings:
-    """Resolve the settings of a deployment; arguments take precedence over the config.
+    """Return the settings of a deployment; arguments take precedence over the config.
 
     Args:
         config: A config or its path; None without a config.

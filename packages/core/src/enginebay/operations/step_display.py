@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def show_steps(*, transient: bool = False) -> Iterator[Callable[[Step], None]]:
     """Yield a function that shows each step with its duration in seconds.
 
-    In a notebook it updates a table, and on a terminal it updates lines on stderr. Otherwise it
-    prints one line on stderr at the end of each step.
+    In a notebook, the function updates a table; on a terminal, it updates lines on stderr.
+    Otherwise, it prints one line on stderr at the end of each step.
 
     Args:
         transient: True to remove the lines from a terminal at the end, unless there is an error.

@@ -37,7 +37,10 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 
 def trust(status: BackendStatus) -> None:
-    """Record that a plugin has passed its import trial: an author debugs it in this process."""
+    """Record that a plugin passed its import trial, so that only this process imports the plugin.
+
+    Tests of a plugin use this, since its author debugs the import in this process.
+    """
     trial_cache.store_result(status, _SURVIVED)
 
 

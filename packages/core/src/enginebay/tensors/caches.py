@@ -14,7 +14,7 @@ _ONNX_NAMES = {"keys": "key", "values": "value"}
 
 
 def cache_items(cache: object) -> list[tuple[str, object]]:
-    """Return index and layer for each layer of a cache, or name and tensor of a cache's layer."""
+    """Return the layers of a cache, each with its index, or the tensors of a layer with names."""
     items: list[tuple[str, object]] = []
     for attribute in _tensor_attributes(cache):
         part = getattr(cache, attribute)
