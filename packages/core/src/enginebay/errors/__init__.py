@@ -118,6 +118,7 @@ class EnginebayError(Exception):
         # A handler may replace the hint; the old note must not stay.
         if notes := getattr(self, "__notes__", None):
             notes[:] = [note for note in notes if not note.startswith(NOTE)]
+        # A note, since Python prints notes below the message in a traceback.
         if hint:
             self.add_note(f"{NOTE}{translate_hint(hint)}")
 

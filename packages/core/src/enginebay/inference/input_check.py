@@ -41,6 +41,7 @@ class InputCheck:
         Raises:
             InputError: An input is missing, unknown or passed twice, or a value is not an array.
         """
+        # Not strict: the count below finds superfluous inputs, and the error names all of them.
         bound = dict(zip(self._specs, inputs, strict=False)) | by_name
         is_complete = len(bound) == len(inputs) + len(by_name) == len(self._specs)
         if is_complete and all(hasattr(value, "dtype") for value in bound.values()):

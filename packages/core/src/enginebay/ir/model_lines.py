@@ -42,6 +42,7 @@ def is_model_file(file: str) -> bool:
 def _list_library_paths() -> tuple[str, ...]:
     modules = (sys.modules.get(name) for name in _LIBRARIES)
     folders = (str(Path(str(module.__file__)).parent) for module in modules if module)
+    # A warning's frames include Python's warnings.py, and an import's the frozen importlib.
     return (*folders, warnings.__file__, "<frozen")
 
 

@@ -103,6 +103,7 @@ def _muted_loggers() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
+        # One more, since a logger handles records of its own level.
         logger.setLevel(logging.CRITICAL + 1)
     try:
         yield

@@ -104,6 +104,7 @@ def _read_spec(value: onnx.ValueInfoProto) -> TensorSpec:
 def _read_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
     if dim.HasField("dim_value"):
         return int(dim.dim_value)
+    # Unique for a dimension without a name: equal names mean equal sizes.
     return dim.dim_param or f"{name}_{axis}"
 
 

@@ -45,6 +45,7 @@ def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]
     path = _check_path(path, "torchscript")
     extra = {KEY: ""}
     with quiet(), _readable_errors(path, "TorchScript"):
+        # "cpu": a module that was saved on a GPU would otherwise need a GPU here too.
         module = torch.jit.load(path, "cpu", extra)  # type: ignore[no-untyped-call]  # torch's
     return module, _build_ir(
         path, "torchscript", read_description(extra[KEY], path) or FileDescription()
@@ -168,6 +169,7 @@ def _readable_errors(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def _tensors_only() -> Iterator[None]:
+    # torch.export.load passes weights_only=False to torch.load; only this variable overrides it.
     before = os.environ.get(_WEIGHTS_ONLY_VARIABLE)
     os.environ[_WEIGHTS_ONLY_VARIABLE] = "1"
     try:

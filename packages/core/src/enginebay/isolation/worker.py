@@ -63,8 +63,10 @@ class Worker:
                 command = child_command(function, "serve_messages")
                 self._process = start_child(self._group, command, {"stdin": theirs})
             stack.callback(self._process.__exit__, None, None, None)  # closes its output
+            # Added later, so called earlier: __exit__ waits for the end of the child.
             stack.callback(self.kill)
             self._selector = stack.enter_context(selectors.DefaultSelector())
+            # So that send() returns while the child is busy and does not read.
             self._socket.setblocking(False)
             self._selector.register(self._socket, selectors.EVENT_READ)
             assert self._process.stdout is not None

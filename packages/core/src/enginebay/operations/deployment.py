@@ -258,6 +258,7 @@ class Deployer:
         with steps("publish") as set_detail:
             artifact = self._publish_artifact(engine, verification, receipt, prepared, stage)
             set_detail(str(artifact.path))
+        # After the publication: a filter may turn the warning into an exception.
         verification.warn()
         return Deployment(
             artifact=artifact,
@@ -298,6 +299,7 @@ class Deployer:
         for folder in (stage.dir, *(stage.dir / part.folder for part in engine.parts)):
             # The graph of an engine that cannot run here serves only its verification.
             shutil.rmtree(folder / SIMULATION_FOLDER, ignore_errors=True)
+        # ignore_errors: a model file that needs no export has no such folder.
         if not settings.export.keep_ir:
             shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
         return stage.publish(manifest)

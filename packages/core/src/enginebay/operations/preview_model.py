@@ -255,7 +255,7 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
 
 
 def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
-    """Export a draft, and return the operators that the engine does not support; runs in a child."""
+    """Export a draft in a child process; return the operators that the engine does not support."""
     pickled = (folder / _ARGUMENTS_FILE).read_bytes()
     arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
     draft_ir(*arguments, name, folder)
@@ -294,7 +294,7 @@ def draft_ir(
 
 
 def list_engine_lacks(name: str, folder: Path) -> list[Obstacle]:
-    """Return the operators of a draft that the engine does not support; runs in a child process.
+    """Return a draft's operators that the engine does not support; called in a child process.
 
     Raises:
         EnginebayError: The backend does not list such operators, or cannot read the draft.
@@ -314,6 +314,7 @@ def list_engine_lacks(name: str, folder: Path) -> list[Obstacle]:
 
 
 def _write_draft(folder: Path, draft: _Draft) -> None:
+    # str: msgspec has no encoding of paths.
     (folder / _DRAFT_FILE).write_bytes(msgspec.json.encode(draft, enc_hook=str))
 
 

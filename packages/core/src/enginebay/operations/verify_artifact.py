@@ -280,6 +280,7 @@ def _compute_reference(
     source = find_model(reference)
     model_use.enter_context(unchanged(source))
     model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
+    # An artifact that `convert` built contains no samples.
     arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
     recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
     calibrated = precision if precision in get_backend(artifact.backend).info.calibrated else ""

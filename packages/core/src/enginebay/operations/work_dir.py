@@ -11,6 +11,7 @@ def default_work_dir(model: object, backend: str) -> Path:
     if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
         return Path(f"{name.lower()}-{backend}")
+    # The options of a model's name, such as "?pretrained", must not become a part of the path.
     text = fspath(model).partition("?")[0]
     left, _, attribute = text.rpartition(":")
     if not left:

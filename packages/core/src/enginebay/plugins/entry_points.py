@@ -117,6 +117,7 @@ def cache_folder() -> str:
 
 
 def _cache_file() -> str:
+    # All environments of a user share the folder, so each needs a name of its own.
     name = f"entry-points-{crc32(sys.prefix.encode('utf-8', 'replace')):08x}.txt"
     return os.path.join(cache_folder(), name)  # noqa: PTH118
 

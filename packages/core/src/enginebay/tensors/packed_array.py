@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from enginebay.tensors.arrays import NumpyArray
 
 
+# array_like: a message contains no field names, which each array would repeat.
 class PackedArray(msgspec.Struct, array_like=True):
     """An array of numbers in a form that msgspec can encode.
 

@@ -118,6 +118,7 @@ class LoopbackWrapper(eb.Wrapper):
 
         # np.array copies: the evaluator may return an input itself.
         outputs = [np.array(value) for value in self._evaluator.run(None, feed)]
+        # A factor of the output's dtype: NumPy 1 computes a scalar times a Python float in float64.
         return [y * y.dtype.type(self._gain) if y.dtype.kind == "f" else y for y in outputs]
 
     def release(self) -> None:

@@ -72,6 +72,7 @@ class EnvironmentLaws:
         for module in kit.engine_modules:
             code = "raise ImportError('hidden by the conformance kit')\n"
             (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
+        # The child processes of check-env inherit this path.
         monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
         failed = kit.backend.check_env().failed
         assert failed is not None, f"check-env is green without {', '.join(kit.engine_modules)}"

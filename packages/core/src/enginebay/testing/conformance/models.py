@@ -35,6 +35,7 @@ class Example(NamedTuple):
 
     def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
         """Run the model in PyTorch, and return its outputs by name."""
+        # Copies: torch.from_numpy() refuses negative strides and warns about read-only arrays.
         tensors = {name: host_tensor(np.array(array, order="C")) for name, array in inputs.items()}
         return {name: to_numpy(tensor) for name, tensor in self._run_module(tensors).items()}
 

@@ -58,6 +58,7 @@ class NumberLaws:
         kit.require_engine()
         small = onnx.load(kit.ir("convolutions", "onnx").path)
         path = tmp_path / "large.onnx"
+        # onnx's default of 1024 bytes would leave all of these small weights in the file.
         onnx.save(small, path, save_as_external_data=True, location="weights", size_threshold=64)
         inputs = kit.example("convolutions").arrays()
         work_dir = tmp_path / "out"

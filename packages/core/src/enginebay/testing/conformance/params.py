@@ -47,6 +47,7 @@ class ParamsLaws:
 def _list_flags(backend: eb.Backend) -> dict[str, argparse.Action]:
     parser = argparse.ArgumentParser(add_help=False)
     backend.add_arguments(parser)
+    # argparse has no public list of a parser's options.
     return {action.dest: action for action in parser._actions}
 
 

@@ -121,7 +121,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
     # Without the parameters of the case.
     law = getattr(item, "originalname", item.name)
     # An opt-out wraps the test, whose docstring and module are reported.
-    function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
+    function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # it is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
     finding = Finding(
         family=function.__module__.rpartition(".")[2],
@@ -231,7 +231,7 @@ def _report_of(item: pytest.Item) -> Report:
 
 def _add_versions(report: Report, kit: Kit | None) -> Report:
     if kit is not None:
-        with suppress(eb.EnginebayError):  # a law fails with the same error
+        with suppress(eb.EnginebayError):  # a test fails with the same error
             report.distribution, report.version = kit.status.distribution, kit.status.version
             report.claims = Claims.of(kit.backend.info)
             report.plugins = tuple(f"{p.name} of {p.provider}" for p in list_plugins())
