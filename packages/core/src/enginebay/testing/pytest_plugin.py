@@ -123,7 +123,7 @@ def pytest_terminal_summary(
     """Print how many conformance tests each backend passed, and why others did not pass."""
     collector = config.pluginmanager.get_plugin(_COLLECTOR)
     if not (collector and collector.outcomes) or hasattr(config, "workerinput"):
-        return  # no test of the kit ran, or this is a worker of pytest-xdist: the controller reports
+        return  # no test of the kit ran, or only the controller of pytest-xdist reports
     from enginebay.testing.conformance.report import collect_reports, summary_lines, write_report
 
     folder = config.getoption("--conformance-report")
