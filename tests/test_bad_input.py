@@ -90,7 +90,7 @@ def refused(ran: Ran, code: int, error: str, hint: str | None = None) -> None:
         (
             ("export", "--ir", "onnx", "--output", "m.pt"),
             "'m.pt' has the suffix of torchscript, but onnx was requested",
-            "name it m.onnx, or leave --ir out",
+            "name the file m.onnx, or leave --ir out",
         ),
     ],
 )
@@ -468,7 +468,7 @@ def test_unreadable_recorded_samples_are_refused(cli: Run, artifact: Path) -> No
         (
             ["x=3x4"],
             "input 'x' has size 3 in dimension 0 of (3, 4), expected 2: x float32[2, 4]",
-            "deploy with --dynamic x:0 to leave this size open",
+            "deploy with --dynamic x:0 to make this dimension dynamic",
         ),
         (["x=8"], "input 'x' has 1 dimensions (8,), expected 2: x float32[2, 4]", None),
         (
@@ -480,12 +480,12 @@ def test_unreadable_recorded_samples_are_refused(cli: Run, artifact: Path) -> No
         (
             ["x=models.npy"],
             "'models.npy' cannot be read as NumPy arrays",
-            "write it with numpy.save or numpy.savez",
+            "write the file with numpy.save or numpy.savez",
         ),
         (
             ["x=pickled.npy"],
             "'pickled.npy' cannot be read as NumPy arrays",
-            "write it with numpy.save or numpy.savez",
+            "write the file with numpy.save or numpy.savez",
         ),
         (["x=2x4", "x=2x4"], "'x=2x4': input 'x' is specified twice", None),
         (["x=2xq"], "'x=2xq' is not a valid input", "^write .*"),
@@ -539,7 +539,7 @@ def test_run_refuses_wrong_inputs(
             ["x=2x5"],
             (
                 r"input 'x' has size 5 in dimension 1 of \(2, 5\), expected 4: x float32\[2, 4\]\n"
-                "hint: deploy with --dynamic x:1 to leave this size open"
+                "hint: deploy with --dynamic x:1 to make this dimension dynamic"
             ),
         ),
         (

@@ -214,7 +214,7 @@ def test_verify_compares_with_given_outputs(tmp_path: Path) -> None:
     (name,) = [spec.name for spec in deployment.artifact.inputs]
     inputs = {name: x.numpy()}
     right = eb.verify(deployment.artifact, inputs, {"output": np.float32([[0, 2]])})
-    assert (right.verdict, right.reference) == ("verified", "the outputs given")
+    assert (right.verdict, right.reference) == ("verified", "the passed outputs")
     wrong = eb.verify(deployment.artifact, inputs, {"output": np.float32([[np.nan, 2]])})
     assert wrong.verdict == "mismatched"
     (output,) = wrong.outputs

@@ -153,7 +153,7 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
     [
         (
             {"int8_keep": ["Conv"], "params": {}},
-            "int8_keep keeps layers out of int8, but precision fp32 computes no layer in 8 bits",
+            "'int8_keep' excludes layers from int8, but precision fp32 has no 8-bit layers",
             "--precision int8",
         ),
         (

@@ -385,7 +385,7 @@ def test_a_broken_plugin_is_a_warning_of_one_line(cli: Run, here: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: plugin 'pack' of temporary-pack 0 cannot be used: importing ")
     fix = "report it to the authors of temporary-pack, or correct temporary_pack_"
-    assert f" raised ValueError: no; it is not used. Fix: {fix}" in line
+    assert f" raised ValueError: no; the plugin is not used. Fix: {fix}" in line
 
 
 @pytest.mark.usefixtures("admitted")

@@ -225,7 +225,7 @@ def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -
     assert wrapper.calls == 0
 
 
-OPEN = "deploy with --dynamic x:{} to leave this size open"
+OPEN = "deploy with --dynamic x:{} to make this dimension dynamic"
 
 
 @pytest.mark.parametrize(

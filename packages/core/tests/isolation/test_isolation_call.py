@@ -453,7 +453,7 @@ class TestRaised:
             call_child("fills_a_disk", Path("/dev/full"))
         assert str(caught.value) == "a file cannot be written: No space left on device"
         assert caught.value.hint == (
-            "free some space; temporary files are in '/var/tmp', TMPDIR moves them"
+            "free some space, or set TMPDIR to a folder other than '/var/tmp'"
         )
 
     def test_exception_without_a_message_is_shown_by_its_type(self):

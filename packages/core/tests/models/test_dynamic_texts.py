@@ -125,7 +125,7 @@ def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
         (
             {"dynamic": "batch", "params": {"min_shapes": "a:1x3,b:1x3"}},
             UsageError,
-            "dynamic cannot be combined with smallest and largest shapes",
+            "'dynamic' cannot be combined with 'min_shapes' or 'max_shapes'",
         ),
     ],
 )

@@ -253,7 +253,9 @@ def test_reference_outputs_for_several_input_sets_are_refused(
 def test_verify_with_inputs_but_no_reference_is_refused(
     deployed: tuple[Two, eb.Deployment],
 ) -> None:
-    with pytest.raises(UsageError, match="inputs require a reference to compare with"):
+    with pytest.raises(
+        UsageError, match="inputs were passed without a reference: there are no expected outputs"
+    ):
         eb.verify(deployed[1].artifact, {"x": torch.ones(1, 4)})
 
 

@@ -99,13 +99,13 @@ def test_preview_lists_missing_and_lowered_operators(model, capsys):
             {
                 "operator": "aten::special_bessel_j0",
                 "modules": ["body.2", "head"],
-                "reason": "the engine does not have it",
+                "reason": "the engine does not support it",
                 "rewriter": "",
             },
             {
                 "operator": "aten::special_i1",
                 "modules": [],
-                "reason": "the engine does not have it",
+                "reason": "the engine does not support it",
                 "rewriter": "",
             },
         ],
@@ -113,7 +113,7 @@ def test_preview_lists_missing_and_lowered_operators(model, capsys):
         "error": "",
     }
     assert main(["preview", model, "--backend", "small"]) == 1
-    assert "the engine does not have it" in capsys.readouterr().out
+    assert "the engine does not support it" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_small")

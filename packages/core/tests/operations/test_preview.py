@@ -166,7 +166,10 @@ def test_crashed_or_silent_backend_is_a_row_with_its_error(tmp_path: Path) -> No
     ):
         preview = eb.preview(str(file), backends=["silent", "dying"])
     assert not preview.clear
-    assert preview.backends[0].error == "backend 'silent' does not list the operators that it lacks"
+    assert (
+        preview.backends[0].error
+        == "backend 'silent' does not implement the hook unsupported_operators"
+    )
     assert preview.backends[1].error.startswith("the preview on backend 'dying' ended with SIGABRT")
 
 

@@ -269,14 +269,14 @@ def test_unmarked_optional_hook_is_named(
     [
         ("raise ValueError('no')", "backend_info() raised ValueError: no"),
         ("raise SystemExit(2)", "backend_info() raised SystemExit(2)"),
-        ("return None", "backend_info() must return a BackendInfo, and returned NoneType"),
+        ("return None", "backend_info() must return a BackendInfo, but it returned NoneType"),
         (
             "return {'name': 'mine'}",
-            "backend_info() must return a BackendInfo, and returned dict",
+            "backend_info() must return a BackendInfo, but it returned dict",
         ),
         (
             "return BackendInfo(name='other', irs=('onnx',))",
-            "the entry point is named 'mine', the BackendInfo 'other'",
+            "the entry point is named 'mine', but the BackendInfo is named 'other'",
         ),
         (
             "return BackendInfo(name='mine', irs='onnx')",

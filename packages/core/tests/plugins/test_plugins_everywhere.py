@@ -140,7 +140,7 @@ def test_broken_plugin_is_skipped_with_a_single_warning(
     message = re.sub(r"temporary_bad_\d+", "MODULE", str(warning.message))
     fix = re.sub(r"temporary_bad_\d+", "MODULE", str(status.fix))
     unusable = f"plugin 'bad' of bad-dist 5 cannot be used: {why}"
-    assert message == f"{unusable}; it is not used. Fix: {fix}"
+    assert message == f"{unusable}; the plugin is not used. Fix: {fix}"
     assert warning.filename == __file__
     assert status.state == "broken"
 

@@ -123,7 +123,7 @@ def test_unknown_backend_lists_the_installed_backends(good: Callable[..., str]) 
     )
     assert "gone" not in str(caught.value)
     assert caught.value.hint == (
-        "no package for it is known: enginebay new-backend zzzzzz begins one"
+        "no known package provides it; to write one: enginebay new-backend zzzzzz"
     )
     for word, meant in (("ort", "onnxruntime"), ("OV", "openvino"), ("trt", "tensorrt")):
         with pytest.raises(BackendNotFoundError) as caught:

@@ -90,7 +90,7 @@ def test_plugin_that_ends_its_process_is_a_plugin_error(
     assert message == start + ending.format(limit=impatient)
     assert re.fullmatch(
         r"report it to the authors of my-dist, or correct temporary_mine_\d+; "
-        "'enginebay backends --load' tries it again",
+        "'enginebay backends --load' imports the plugin again",
         caught.value.hint or "",
     )
     assert status.state == "broken"

@@ -110,9 +110,12 @@ MASKED = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     ("value", "message"),
     [
         (MASKED, r"the array has masked elements\nhint: pass array\.filled\(VALUE\)"),
-        ([[1.0], [2.0, 3.0]], "a list cannot become a NumPy array: setting an array element"),
-        (torch.ones(2).to_sparse(), "a Tensor cannot become a NumPy array: .*Sparse"),
-        (torch.ones(2, device="meta"), "a Tensor cannot become a NumPy array: .*meta"),
+        (
+            [[1.0], [2.0, 3.0]],
+            "a list cannot be converted to a NumPy array: setting an array element",
+        ),
+        (torch.ones(2).to_sparse(), "a Tensor cannot be converted to a NumPy array: .*Sparse"),
+        (torch.ones(2, device="meta"), "a Tensor cannot be converted to a NumPy array: .*meta"),
     ],
 )
 def test_unconvertible_value_is_refused(value: Any, message: str) -> None:

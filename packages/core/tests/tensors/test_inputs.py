@@ -127,7 +127,8 @@ def test_random_input_of_an_open_shape_is_refused(dims) -> None:
         random_inputs([TensorSpec("x", "float32", dims)])
     shown = "unknown rank" if dims is None else "batch, 3"
     assert (
-        str(caught.value) == f"cannot generate an input for x float32[{shown}]: its shape is open"
+        str(caught.value)
+        == f"cannot generate an input for x float32[{shown}]: its shape is dynamic"
     )
     assert caught.value.hint == "--input x=1x3x224x224"
 

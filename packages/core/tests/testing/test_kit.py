@@ -214,7 +214,7 @@ def test_a_law_cannot_be_replaced() -> None:
     with pytest.raises(TypeError) as caught:
         type("TestMine", (Conformance,), {"test_any_strides_will_do": None})
     assert str(caught.value) == (
-        "TestMine replaces the law 'test_any_strides_will_do'; to opt out of it, write "
+        "TestMine overrides the conformance test 'test_any_strides_will_do'; to opt out, write "
         "test_any_strides_will_do = xfail(reason='why')"
     )
 

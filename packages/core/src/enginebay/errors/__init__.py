@@ -300,7 +300,7 @@ def disk_failure(error: OSError) -> EnginebayError:
     folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # tempfile's own default
     return EnginebayError(
         f"{file} cannot be written: {error.strerror}",
-        hint=f"free some space; temporary files are in '{folder}', TMPDIR moves them",
+        hint=f"free some space, or set TMPDIR to a folder other than '{folder}'",
     )
 
 

@@ -123,7 +123,7 @@ class InputCheck:
 
 
 def _size_hint(spec: TensorSpec, axis: int, dim: int, shape: tuple[int, ...]) -> str:
-    opened = f"deploy with --dynamic {spec.name}:{axis} to leave this size open"
+    opened = f"deploy with --dynamic {spec.name}:{axis} to make this dimension dynamic"
     if axis != 1 or len(shape) != 4 or "float" not in spec.dtype:
         return opened
     # The weights of a model of images fix the number of channels: no flag opens it.

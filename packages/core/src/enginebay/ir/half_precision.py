@@ -110,7 +110,7 @@ def _raise_opset(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
         raise ConversionError(
             f"bf16 requires opset {BF16_OPSET}, and the model cannot be converted from opset "
             f"{opset}: {str(err).splitlines()[0]}",
-            hint=f"export it with opset {BF16_OPSET}, or use fp16",
+            hint=f"export the model with opset {BF16_OPSET}, or use fp16",
         ) from err
 
 

@@ -99,8 +99,8 @@ def check_size_expression(text: object, path: Path) -> None:
     """
     if not _is_size_expression(text):
         raise ModelSourceError(
-            f"'{path}': the size expression {text!r:.80} is more than arithmetic and is not "
-            "evaluated",
+            f"'{path}': the size expression {text!r:.80} contains more than arithmetic, "
+            "so it is not evaluated",
             hint="export the model again: torch.export.save",
         )
 

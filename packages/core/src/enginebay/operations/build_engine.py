@@ -163,7 +163,7 @@ def _choose_irs(settings: Settings) -> tuple[IRKind, ...]:
     if "onnx" not in kinds:
         raise UsageError(
             f"only an ONNX graph can be cut, but the IR of this deployment is {', '.join(kinds)}",
-            hint="leave out the cuts, or choose ir='onnx' and a backend that accepts it",
+            hint="leave out the cuts, or choose ir='onnx' and a backend that accepts ONNX",
         )
     return ("onnx",)
 

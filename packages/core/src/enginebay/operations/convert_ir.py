@@ -63,7 +63,7 @@ def convert(
     engine = get_backend(backend)
     typed_params = engine.params_from(params)
     if int8_keep:
-        engine.check_calibrated(typed_params, "int8_keep keeps layers out of int8")
+        engine.check_calibrated(typed_params, "'int8_keep' excludes layers from int8")
     engine.check_data(typed_params, has_data=data is not None)
     model = read_ir(ir)
     data_set = None if data is None else DataSet.of(data).for_inputs(model.inputs)

@@ -156,10 +156,10 @@ class Deployer:
         export, verify = settings.export, settings.verify
         engine, params = settings.backend, settings.params
         if verify.strict:
-            purpose = "strict looks at what the engine falls back on"
+            purpose = "'strict' checks the fallbacks of the engine"
             engine.check_runs_here(params, purpose, "leave out --strict")
         if int8_keep:
-            engine.check_calibrated(params, "int8_keep keeps layers out of int8")
+            engine.check_calibrated(params, "'int8_keep' excludes layers from int8")
         self.settings = settings
         self._int8_keep = tuple(int8_keep)
         self._command = command

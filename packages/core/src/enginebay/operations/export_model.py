@@ -113,7 +113,7 @@ def _choose_ir(path: str | Path | None, requested: IRKind | None) -> IRKind:
                 new_path = Path(path).with_suffix(SUFFIXES[requested])
                 raise UsageError(
                     f"'{path}' has the suffix of {kind}, but {requested} was requested",
-                    hint=f"name it {new_path}, or leave --ir out",
+                    hint=f"name the file {new_path}, or leave --ir out",
                 )
             return kind
     if requested:

@@ -112,12 +112,12 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
 
 def _backend_fields(preview: BackendPreview) -> Iterator[tuple[str, str]]:
     if preview.clear:
-        yield preview.backend, f"nothing in the way, from {preview.ir}"
+        yield preview.backend, f"no unsupported operators in the {preview.ir} export"
     if preview.error:
         yield preview.backend, f"failed: {preview.error}"
     if preview.rewritten:
         counts = ", ".join(f"{name} ({count})" for name, count in preview.rewritten.items())
-        yield preview.backend, f"rewritten already: {counts}"
+        yield preview.backend, f"rewritten: {counts}"
 
 
 class _Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,7 +309,7 @@ def list_engine_lacks(name: str, folder: Path) -> list[Obstacle]:
     request = ConvertRequest(ir=draft.ir, params=backend.Params(), work_dir=work_dir)
     lacking = backend.unsupported_operators(request)
     if lacking is None:
-        raise EnginebayError(f"backend '{name}' does not list the operators that it lacks")
+        raise EnginebayError(f"backend '{name}' does not implement the hook unsupported_operators")
     return list(explain_lacking(draft.ir, lacking))
 
 

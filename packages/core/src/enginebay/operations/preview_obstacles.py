@@ -33,7 +33,7 @@ def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
     """Yield an obstacle for each operator in the error: unsupported, and without a lowering."""
     for operator, modules in error.operators.items():
         name = operator.replace(".", "::", 1)
-        yield Obstacle(operator=name, modules=modules, reason="the engine does not have it")
+        yield Obstacle(operator=name, modules=modules, reason="the engine does not support it")
 
 
 def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:

@@ -101,8 +101,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         precision = self.backend.calibrated_precision(self.params)
         if self.export.cuts and precision:
             raise UsageError(
-                f"a model that is cut cannot be calibrated for {precision}: no data set has the "
-                "inputs of its later parts",
+                f"a model that is cut into parts cannot be calibrated for {precision}: "
+                "no data set has the inputs of the later parts",
                 hint="leave out the cuts, or deploy the parts one by one",
             )
         return DataSet.of(self.data) if has_data else None
@@ -148,7 +148,7 @@ def resolve_settings(
         resolved = engine.params_from(params)
         if dynamic is not None and (resolved.min_shapes or resolved.max_shapes):
             raise UsageError(
-                "dynamic cannot be combined with smallest and largest shapes",
+                "'dynamic' cannot be combined with 'min_shapes' or 'max_shapes'",
                 hint="leave out --dynamic, or --min-shapes and --max-shapes",
             )
         return Settings(
@@ -223,7 +223,7 @@ def _with_precision(
     fields = dict(params or {})
     if fields.setdefault("precision", precision) != precision:
         raise UsageError(
-            f"two different precisions: {precision}, and {fields['precision']} in the params",
+            f"two different precisions are set: {precision} and, in params, {fields['precision']}",
             hint="leave out one of them",
         )
     return fields

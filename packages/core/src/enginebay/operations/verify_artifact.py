@@ -117,7 +117,10 @@ def verify_here(
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
     samples = _read_samples(inputs) if reference is None else None
     if inputs is not None and reference is None and samples is None:
-        raise UsageError("inputs require a reference to compare with", hint="pass a reference")
+        raise UsageError(
+            "inputs were passed without a reference: there are no expected outputs",
+            hint="pass the expected outputs, or the PyTorch model, as reference",
+        )
     is_default = all(option is None for option in (inputs, reference, rtol, atol, compare))
 
     def verify_opened(opened: Artifact) -> RecordedVerification:
@@ -180,7 +183,7 @@ def _read_samples(inputs: object) -> RecordedReference | None:
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
         return None
     basis = Basis(labels=_label_samples(len(inputs)))
-    return RecordedReference("the outputs given", tuple(inputs), basis)
+    return RecordedReference("the passed outputs", tuple(inputs), basis)
 
 
 def _label_samples(count: int) -> tuple[str, ...]:
@@ -270,7 +273,7 @@ def _compute_reference(
             arrays, labels = arrays[:1], labels[:1]  # outputs by name belong to the example
         outputs = {name: to_numpy(value) for name, value in reference.items()}
         sample = Sample(arrays[0], outputs)
-        return RecordedReference("the outputs given", (sample,), Basis(labels=labels))
+        return RecordedReference("the passed outputs", (sample,), Basis(labels=labels))
     # Only a model as the reference requires torch.
     from enginebay.models import find_model, unchanged
     from enginebay.verification import ProbeSettings, reference_model, sample_model

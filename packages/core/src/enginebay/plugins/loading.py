@@ -191,7 +191,7 @@ def load_plugins() -> PluginTeam:
             team, errors = _load_all()
             _plugins.append(team)  # before a warning that a filter may turn into an exception
             for error in errors:
-                message = f"{error}; it is not used. Fix: {error.hint}"
+                message = f"{error}; the plugin is not used. Fix: {error.hint}"
                 warnings.warn(message, PluginWarning, stacklevel=3)
         return _plugins[0]
 
@@ -276,8 +276,10 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
         question = "" if close == name else f"did you mean {close!r}? "
         return f"{question}pip install {KNOWN_DISTRIBUTIONS[close]}"
     if installed:
-        return f"no package for it is known: enginebay new-backend {name} begins one"
-    return f"pip install {' or '.join(KNOWN_DISTRIBUTIONS.values())}, or the package that has it"
+        return f"no known package provides it; to write one: enginebay new-backend {name}"
+    return (
+        f"pip install {' or '.join(KNOWN_DISTRIBUTIONS.values())}, or the package that provides it"
+    )
 
 
 def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:

@@ -134,7 +134,7 @@ def _get_info(module: ModuleType) -> BackendInfo:
     info = results[0] if results else None
     if not isinstance(info, BackendInfo):
         found = type(info).__name__
-        raise PluginError(f"backend_info() must return a BackendInfo, and returned {found}")
+        raise PluginError(f"backend_info() must return a BackendInfo, but it returned {found}")
     return info
 
 
@@ -187,7 +187,7 @@ def _check_required(module: ModuleType, marked: dict[str, bool]) -> None:
 def _check_info(info: BackendInfo, status: BackendStatus) -> None:
     if info.name != status.name:
         raise PluginError(
-            f"the entry point is named {status.name!r}, the BackendInfo {info.name!r}",
+            f"the entry point is named {status.name!r}, but the BackendInfo is named {info.name!r}",
             hint="give both the same name",
         )
     kinds = get_args(IRKind)

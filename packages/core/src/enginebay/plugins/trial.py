@@ -31,7 +31,7 @@ def check_survival(group: str, status: BackendStatus) -> None:
     if failure is None:
         failure = _try_import(group, status)
     if failure:
-        again = "'enginebay backends --load' tries it again"
+        again = "'enginebay backends --load' imports the plugin again"
         hint = f"{status.fault_hint(status.module)}; {again}"
         raise PluginError(failure, hint=hint)
 

@@ -80,7 +80,9 @@ def to_numpy(value: Array) -> NumpyArray:
         return _host_array(value) if is_torch(value) else np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as err:
         kind = type(value).__name__
-        raise InputError(f"a {kind} cannot become a NumPy array: {first_line(err)}") from err
+        raise InputError(
+            f"a {kind} cannot be converted to a NumPy array: {first_line(err)}"
+        ) from err
 
 
 def _host_array(value: torch.Tensor) -> NumpyArray:

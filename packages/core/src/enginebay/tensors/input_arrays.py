@@ -123,7 +123,9 @@ def _resolve_name(name: str, specs: Sequence[TensorSpec]) -> str:
         return name
     if len(specs) != 1:
         names = ", ".join(spec.name for spec in specs)
-        raise InputError(f"an input has no name; available: {names}")
+        raise InputError(
+            f"an input was passed without a name, but the model has several inputs: {names}"
+        )
     return specs[0].name
 
 
@@ -196,7 +198,7 @@ def _resize_axis(array: _A, axis: int, size: int) -> _A:
 
 def _random_array(spec: TensorSpec, generator: np.random.Generator, below: int) -> NumpyArray:
     if not spec.is_static:
-        message = f"cannot generate an input for {spec.describe()}: its shape is open"
+        message = f"cannot generate an input for {spec.describe()}: its shape is dynamic"
         raise InputError(message, hint=f"--input {spec.name}=1x3x224x224")
     dtype = numpy_dtype(spec.dtype)
     shape = [int(dim) for dim in spec.dims or ()]
@@ -254,7 +256,7 @@ def _open_arrays(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"no file '{path}'") from err
     except (OSError, ValueError, EOFError, BadZipFile) as err:
         message = f"'{path}' cannot be read as NumPy arrays"
-        raise InputError(message, hint="write it with numpy.save or numpy.savez") from err
+        raise InputError(message, hint="write the file with numpy.save or numpy.savez") from err
 
 
 def _rename_only_array(name: str, arrays: dict[str, NumpyArray]) -> dict[str, NumpyArray]:

@@ -23,7 +23,7 @@ BROKEN = {
     ),
     "check-env is red, but it runs": Broken(
         "test_green_means_that_it_runs",
-        r"check-env is red \(nothing\), and a small model is verified",
+        r"check-env fails \(nothing\), and a small model is verified",
         """
         @eb.hookimpl
         def check_env(request):
@@ -46,7 +46,7 @@ BROKEN = {
     ),
     "check-env looks for nothing": Broken(
         "test_a_runtime_that_does_not_import_is_red",
-        "only tier smoke noticed the failed import of the engine",
+        "only check-env stage smoke reports the failed import of the engine",
         """
         @eb.hookimpl
         def check_env(request):
@@ -126,7 +126,7 @@ BROKEN = {
     ),
     "it calibrates for a precision that it does not list": Broken(
         "test_it_says_what_it_is",
-        "int8: calibrated, but not in its precisions",
+        "int8: in calibrated, but not in precisions",
         'INFO["calibrated"] = ("int8",)',
     ),
     "it lists no IR": Broken(
@@ -141,7 +141,7 @@ BROKEN = {
     ),
     "check-env raises": Broken(
         "test_green_means_that_it_runs",
-        "check-env is red .* raised RuntimeError: not today.*, and a small model is verified",
+        "check-env fails .* raised RuntimeError: not today.*, and a small model is verified",
         """
         @eb.hookimpl
         def check_env(request):
@@ -175,7 +175,7 @@ BROKEN = {
     ),
     "it lacks what it runs": Broken(
         "test_what_it_lacks_can_be_listed",
-        "it lacks node of a model that it runs",
+        "unsupported_operators lists node of a model that runs",
         """
         @eb.hookimpl
         def unsupported_operators(request):

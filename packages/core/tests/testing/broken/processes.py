@@ -113,7 +113,7 @@ BROKEN = {
     ),
     "it goes to another folder": Broken(
         "test_the_process_stays_as_it_was",
-        "the folder: not as before",
+        "the backend changed the folder",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -123,7 +123,7 @@ BROKEN = {
     ),
     "it sets a variable": Broken(
         "test_the_process_stays_as_it_was",
-        "os.environ: not as before",
+        "the backend changed os.environ",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -133,7 +133,7 @@ BROKEN = {
     ),
     "it seeds NumPy": Broken(
         "test_the_process_stays_as_it_was",
-        "NumPy's random state: not as before",
+        "the backend changed NumPy's random state",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -143,7 +143,7 @@ BROKEN = {
     ),
     "it draws numbers": Broken(
         "test_the_process_stays_as_it_was",
-        "Python's random state: not as before",
+        "the backend changed Python's random state",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -153,7 +153,7 @@ BROKEN = {
     ),
     "it seeds torch": Broken(
         "test_the_process_stays_as_it_was",
-        "torch's random state: not as before",
+        "the backend changed torch's random state",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -163,7 +163,7 @@ BROKEN = {
     ),
     "it takes the signals": Broken(
         "test_the_process_stays_as_it_was",
-        "signal handlers: not as before",
+        "the backend changed signal handlers",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -173,7 +173,7 @@ BROKEN = {
     ),
     "it makes warnings of NumPy errors": Broken(
         "test_the_process_stays_as_it_was",
-        "NumPy's errors: not as before",
+        "the backend changed NumPy's errors",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -183,7 +183,7 @@ BROKEN = {
     ),
     "it turns gradients off": Broken(
         "test_the_process_stays_as_it_was",
-        "torch's gradients: not as before",
+        "the backend changed torch's gradients",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -193,7 +193,7 @@ BROKEN = {
     ),
     "it logs everything": Broken(
         "test_the_process_stays_as_it_was",
-        "the log level: not as before",
+        "the backend changed the log level",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -282,7 +282,7 @@ BROKEN = {
     ),
     "it lets everybody write": Broken(
         "test_the_process_stays_as_it_was",
-        "the umask: not as before",
+        "the backend changed the umask",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -292,7 +292,7 @@ BROKEN = {
     ),
     "it turns the garbage collector off": Broken(
         "test_the_process_stays_as_it_was",
-        "the garbage collector: not as before",
+        "the backend changed the garbage collector",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -302,7 +302,7 @@ BROKEN = {
     ),
     "it computes in double from now on": Broken(
         "test_the_process_stays_as_it_was",
-        "torch's dtype: not as before",
+        "the backend changed torch's dtype",
         """
         @eb.hookimpl
         def build_wrapper(request):
@@ -312,7 +312,7 @@ BROKEN = {
     ),
     "it allows a deep recursion": Broken(
         "test_the_process_stays_as_it_was",
-        "recursion: not as before",
+        "the backend changed recursion",
         """
         @eb.hookimpl
         def build_wrapper(request):

@@ -51,7 +51,7 @@ class DiscoveryLaws:
         defaults = (params.device.partition(":")[0], kit.backend.allowed_precision(params))
         first = (info.devices[0], info.precisions[0])
         assert defaults == first, (
-            f"the parameters' defaults are {defaults}, but it lists {first} first"
+            f"the parameters' defaults are {defaults}, but the BackendInfo lists {first} first"
         )
         unlisted = set(info.calibrated).difference(info.precisions)
-        assert not unlisted, f"{', '.join(unlisted)}: calibrated, but not in its precisions"
+        assert not unlisted, f"{', '.join(unlisted)}: in calibrated, but not in precisions"

@@ -23,10 +23,12 @@ class EnvironmentLaws:
         """Each check of check-env has a stage and a result, and each failed check names a fix."""
         checks = kit.environment.checks
         tiers = [check.tier for check in checks]
-        assert tiers == sorted(tiers, key=list(Tier).index), f"the tiers are out of order: {tiers}"
-        assert Tier.SMOKE in tiers, "no model was built and run"
+        assert tiers == sorted(tiers, key=list(Tier).index), (
+            f"the stages of check-env are out of order: {tiers}"
+        )
+        assert Tier.SMOKE in tiers, "check-env did not build and run a model"
         for check in checks:
-            assert check.name, f"a check of tier {check.tier.value} has no name"
+            assert check.name, f"a check of stage {check.tier.value} has no name"
             assert check.found, f"check '{check.name}' does not report what was found"
             assert "\n" not in check.found, f"check '{check.name}' reports more than one line"
             if check.status == "failed" and check.tier is not Tier.SMOKE:
@@ -48,7 +50,7 @@ class EnvironmentLaws:
             f"engine and device are available, but a tiny model does not run: {failed.found}"
         )
         assert (failed is None) == (outcome == "verified"), (
-            f"check-env is {'green' if failed is None else f'red ({failed.found})'}, "
+            f"check-env {'passes' if failed is None else f'fails ({failed.found})'}, "
             f"and a small model is {outcome}"
         )
 
@@ -75,9 +77,10 @@ class EnvironmentLaws:
         # The child processes of check-env inherit this path.
         monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
         failed = kit.backend.check_env().failed
-        assert failed is not None, f"check-env is green without {', '.join(kit.engine_modules)}"
+        assert failed is not None, f"check-env passes without {', '.join(kit.engine_modules)}"
         assert failed.tier in (Tier.METADATA, Tier.IMPORT), (
-            f"only tier {failed.tier.value} noticed the failed import of the engine: {failed.found}"
+            f"only check-env stage {failed.tier.value} reports the failed import of the engine: "
+            f"{failed.found}"
         )
         assert failed.fix, f"check '{failed.name}' failed without a fix"
 

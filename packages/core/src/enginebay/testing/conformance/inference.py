@@ -97,7 +97,7 @@ class InferenceLaws:
         try:
             kit.check("convolutions", kit.wrapper("convolutions"), {"image": image})
         except AssertionError as err:
-            raise AssertionError(f"with an image whose channels are last: {err}") from err
+            raise AssertionError(f"with an image in channels-last layout: {err}") from err
 
     def test_torch_in_torch_out(self, kit: Kit) -> None:
         """Torch tensors of any strides give tensors on the same device; arrays give arrays."""

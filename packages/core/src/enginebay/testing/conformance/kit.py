@@ -109,7 +109,7 @@ class Kit:
     def require_dynamic_shapes(self) -> None:
         """Skip a conformance test about dynamic shapes if the backend does not support them."""
         if not self.backend.info.dynamic_shapes:
-            self.skip("the backend says dynamic_shapes=False")
+            self.skip("the backend declares dynamic_shapes=False")
 
     # -- models -------------------------------------------------------------------------------
 

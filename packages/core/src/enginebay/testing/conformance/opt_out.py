@@ -31,7 +31,7 @@ def xfail(*, reason: str) -> Any:
             test_calls_may_overlap = xfail(reason="the engine has one context for all threads")
     """
     if not reason.strip():
-        raise ValueError("xfail() requires a reason: xfail(reason='why the law cannot pass')")
+        raise ValueError("xfail() requires a reason: xfail(reason='why the test cannot pass')")
     return OptOut(reason)
 
 
@@ -52,7 +52,7 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
         # A test that a subclass overrides would pass without testing anything.
         elif name in laws:
             raise TypeError(
-                f"{owner.__name__} replaces the law '{name}'; to opt out of it, write "
+                f"{owner.__name__} overrides the conformance test '{name}'; to opt out, write "
                 f"{name} = xfail(reason='why')"
             )
 

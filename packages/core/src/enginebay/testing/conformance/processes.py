@@ -142,7 +142,7 @@ class ProcessLaws:
         ir = kit.ir("fixed").path
         printed = kit.python(_SETTINGS, ir, tmp_path / "artifact", *kit.engine_modules)
         changed = printed.rpartition(_CHANGED)[2].strip()  # the engine may print lines too
-        assert not changed, f"{changed}: not as before"
+        assert not changed, f"the backend changed {changed}"
 
     def test_a_fork_is_refused(self, kit: Kit) -> None:
         """In a forked process, an inherited wrapper raises an error; closing it does not hang."""
