@@ -101,7 +101,9 @@ def test_crashing_plugin_is_skipped_and_backends_still_load(good: Callable[..., 
         new_plugin("mine", good("mine")),
         new_plugin("pack", SEGFAULT, group="enginebay.plugins"),
     ):
-        with pytest.warns(PluginWarning, match="ended with SIGSEGV .*; the plugin is not used") as caught:
+        with pytest.warns(
+            PluginWarning, match="ended with SIGSEGV .*; the plugin is not used"
+        ) as caught:
             loaded = load_backend("mine")
         assert len(caught) == 1
         assert loaded.info.name == "mine"
