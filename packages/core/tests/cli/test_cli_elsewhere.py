@@ -75,7 +75,7 @@ def test_a_wrong_graph_is_refused_without_a_device(ahead_cli: Run, here: Path) -
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        (("--strict",), "'strict' checks the fallbacks of the engine, and it cannot run here: "),
+        (("--strict",), "'strict' checks the fallbacks of the engine, but the engine cannot run "),
         (("--gain", "x"), "argument --gain: "),
     ],
 )

@@ -117,8 +117,8 @@ def test_strict_load_and_verify_are_refused_without_the_device(ahead: str, tmp_p
     with pytest.raises(UsageError) as caught:
         deploy(tmp_path / "strict", strict=True)
     assert str(caught.value).partition("\n")[0] == (
-        "'strict' checks the fallbacks of the engine, and it cannot run here: it is built for "
-        "a board of kind 1 or 2, and this machine has no board"
+        "'strict' checks the fallbacks of the engine, but the engine cannot run here: it is built "
+        "for a board of kind 1 or 2, and this machine has no board"
     )
     artifact = deploy(tmp_path / "out").artifact
     for use in (eb.load, eb.verify):

@@ -325,7 +325,7 @@ class Backend:
         precision, calibrated = self.allowed_precision(params), self.info.calibrated
         if precision not in calibrated:
             raise UsageError(
-                f"{purpose}, but precision {precision} computes no layer in 8 bits",
+                f"{purpose}, but precision {precision} has no 8-bit layers",
                 hint=f"--precision {calibrated[0]}" if calibrated else None,
             )
 
@@ -467,7 +467,7 @@ class Backend:
             UsageError: The engine is built for other machines.
         """
         if built_for := self.elsewhere(params):
-            message = f"{purpose}, and the engine cannot run here: it is {built_for.describe()}"
+            message = f"{purpose}, but the engine cannot run here: it is {built_for.describe()}"
             raise UsageError(message, hint=hint)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:

@@ -356,7 +356,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_CHARACTERS = 300
 
-# For open sizes, torch.export puts the reason into a list below a line that only announces it.
+# For dynamic sizes, torch.export puts the reason into a list below a line that only announces it.
 _ANNOUNCEMENT = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
 _LIST_ITEM = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
 
