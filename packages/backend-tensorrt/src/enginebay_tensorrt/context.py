@@ -83,7 +83,7 @@ class Context:
         self._allocators: dict[str, Allocator] = {}
 
     def watch(self, profiler: trt.IProfiler) -> None:
-        """Report layer times to a profiler; each call then waits until the engine has finished."""
+        """Report layer times to a profiler; from now on, inference blocks until it is finished."""
         self._raw.profiler = profiler
         self._raw.enqueue_emits_profile = True
 

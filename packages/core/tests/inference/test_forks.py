@@ -61,8 +61,8 @@ PARENT = ["parent", "engine", "release", "destructor"]
 
 REFUSED = (
     "this wrapper was loaded before the process was forked, and its engine's threads are not in "
-    "the child process; load the artifact in the child process; for an engine on a GPU, start it "
-    'by multiprocessing.get_context("spawn")'
+    "the child process; load the artifact in the child process; if the engine uses a GPU, start "
+    'the process by multiprocessing.get_context("spawn")'
 )
 
 

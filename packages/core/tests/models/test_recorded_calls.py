@@ -350,7 +350,7 @@ def test_calls_of_a_different_model_are_refused() -> None:
             bind(source, seen)
         assert str(caught.value) == "the calls were recorded on a different model, a Linear"
         assert caught.value.hint == (
-            "pass the recorded module; for a copy of the module, pass seen.example"
+            "pass the recorded module; for a copy of it, pass the recording's example"
         )
     assert bind(find_model(other), seen.example).example_shapes == {"input": (3, 2)}
 

@@ -74,7 +74,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         check_classes(self.classes, output, [dims[1]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return the image file and annotation of each body, or image files with None."""
+        """Return each body's image file and annotation; without a COCO file, None as annotation."""
         coco = read_coco_file(path)
         if coco is None:
             return super().find_items(path)

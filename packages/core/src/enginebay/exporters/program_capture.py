@@ -147,10 +147,10 @@ def _capture_trace(job: ExportJob) -> ExportedProgram:
 
 @contextmanager
 def trace_uncompiled() -> Iterator[None]:
-    """Run functions of ``torch.compile`` without compilation while a model is traced.
+    """Run functions that ``torch.compile`` returned uncompiled while a model is traced.
 
-    Compiled functions refuse ``torch.jit.trace``, but run uncompiled during a trace of torch.fx if
-    ``error_on_nested_fx_trace`` is False. So the block sets torch.fx's flag for a trace.
+    Such functions refuse ``torch.jit.trace``. During a trace of torch.fx they run uncompiled if
+    ``error_on_nested_fx_trace`` is False, so the block makes torch.fx report that it traces.
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield

@@ -233,8 +233,8 @@ class Wrapper(ABC):
             raise UsageError(
                 "this wrapper was loaded before the process was forked, and its engine's threads "
                 "are not in the child process",
-                hint="load the artifact in the child process; for an engine on a GPU, start it by "
-                'multiprocessing.get_context("spawn")',
+                hint="load the artifact in the child process; if the engine uses a GPU, start the "
+                'process by multiprocessing.get_context("spawn")',
             )
 
     def __name_outputs(self, outputs: Sequence[_A]) -> dict[str, _A]:

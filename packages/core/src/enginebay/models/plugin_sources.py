@@ -120,5 +120,5 @@ def names_codebase(model: str, codebase: str) -> bool:
 
 
 def _is_bare(model: str) -> bool:
-    """Return True for a name without scheme, folder and suffix, or the path of a ``.py`` file."""
+    """Return True for a ``.py`` file, and for a name without scheme, folder and suffix."""
     return ":" not in model and (model.endswith(".py") or not set("/\\.") & set(model))

@@ -157,7 +157,7 @@ class RecordedCalls:
         if unwrap_compiled(self._model) is not model:
             raise InputError(
                 f"the calls were recorded on a different model, a {type(self._model).__name__}",
-                hint="pass the recorded module; for a copy of the module, pass seen.example",
+                hint="pass the recorded module; for a copy of it, pass the recording's example",
             )
         return self.example
 

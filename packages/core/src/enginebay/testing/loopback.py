@@ -59,7 +59,7 @@ def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
-    """Copy the model's files and return the copies; external data keeps its names in the model."""
+    """Copy the model's files and return the copies; files of external data keep their names."""
     paths = []
     for file in request.ir.files:
         is_main = file == request.ir.path
