@@ -192,7 +192,7 @@ def _list_combinations(
 
 
 def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
-    """Raise an error if a backend is not installed, or if no backend has one of the parameters."""
+    """Raise an error if a backend is not installed, or if a parameter belongs to no backend."""
     if not isinstance(params, Mapping):
         raise UsageError(f"'params' is a {type(params).__name__}, expected a mapping")
     if "precision" in params:
@@ -213,8 +213,8 @@ def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrit
     """Check that each artifact can be written into a folder, and return the folder's full path.
 
     Raises:
-        ArtifactExistsError: The folder is an artifact itself, or an artifact in it exists and
-            ``overwrite`` is False.
+        ArtifactExistsError: The folder is an artifact itself, or it contains one of the artifacts
+            already and ``overwrite`` is False.
     """
     if (folder / "manifest.json").exists():
         raise ArtifactExistsError(
@@ -291,7 +291,7 @@ def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
 def _measure_speeds(
     comparison: Comparison, paths: Sequence[str], seconds: float, steps: Steps
 ) -> Comparison:
-    """Benchmark the artifacts in ``paths``, and return the comparison with the results."""
+    """Benchmark the artifacts in ``paths``; return the comparison with the speeds added."""
     replace = msgspec.structs.replace
     with steps("measure") as set_detail:
         try:

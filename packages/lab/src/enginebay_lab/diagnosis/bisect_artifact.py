@@ -1,4 +1,4 @@
-"""``bisect``: find the first module that an engine computes wrongly, and its wrong ONNX node."""
+"""``bisect``: find the first module that an engine computes wrongly, and the wrong node in it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def bisect(
 
 
 def check_one_engine(opened: Artifact) -> None:
-    """Check that an artifact has one engine, runs on this machine, and uses more than 8 bits.
+    """Check that an artifact has one engine, can run here, and does not compute in 8 bits.
 
     Raises:
         UsageError: The artifact has several engines, cannot run here, or computes in 8 bits.
@@ -122,7 +122,7 @@ def check_one_engine(opened: Artifact) -> None:
 
 
 class _LabelledInputs(NamedTuple):
-    """A sample's inputs and name; the inputs are None to use the model's example inputs."""
+    """The inputs and the name of a sample; if the inputs are None, the model's example is used."""
 
     inputs: dict[str, NumpyArray] | None
     label: str

@@ -1,4 +1,4 @@
-"""The bisection of an artifact that was deployed from an ONNX file, which has no modules."""
+"""The bisection of an artifact that was deployed from an ONNX file: a search among the nodes."""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def _engine_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[o
 def bind_root(
     source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
 ) -> tuple[BoundModel, Piece]:
-    """Bind an artifact's model to inputs; return the bound model, and the model as a ``Piece``.
+    """Bind an artifact's model to inputs; return the bound model, and a ``Piece``.
+
+    The ``Piece`` is a submodel that runs one module call: here, the call of the whole model.
 
     Args:
         source: The model.

@@ -1,4 +1,4 @@
-"""The search for a wrong module's wrong ONNX node, and for the cause: the export or the engine."""
+"""The search for the wrong ONNX node in a module, and for the cause: the export or the engine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class NodeFinding(NamedTuple):
 
     Attributes:
         step: ``export`` if the exported graph is wrong, ``engine`` if only the engine is wrong,
-            ``unknown`` if nothing can run the graph on this machine.
+            ``unknown`` if no engine can be built of only the module, or if no evaluator can run
+            the exported graph.
         node: The wrong node; None if the IR is not ONNX, or if the step is unknown.
         graph: The nodes of the module's graph; empty if the IR is not ONNX.
         rewriters: The names of the rewriters that changed the module.
@@ -190,7 +191,7 @@ def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -
 def make_runner(
     engines: PieceEngines,
 ) -> Callable[[Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison]:
-    """Return a function that compares an ONNX file's output in an engine with the expected one."""
+    """Return a function that runs an ONNX file in an engine and returns the output's comparison."""
 
     def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]

@@ -30,10 +30,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             the model from its inputs up to this call; None if it was not measured.
         alone: The largest absolute difference of the module's outputs when the engine runs only
             the module, on the module's inputs in the reference; None if it was not measured.
-        wrong: True if the outputs exceeded the tolerance, or the engine crashed, when the engine
-            ran the model from its inputs.
-        wrong_alone: True if the outputs exceeded the tolerance, or the engine crashed, when the
-            engine ran only the module; None if the module was not run alone.
+        wrong: True if the errors of the outputs exceeded the tolerance, or the engine crashed, when
+            the engine ran the model from its inputs.
+        wrong_alone: True if the errors of the outputs exceeded the tolerance, or the engine
+            crashed, when the engine ran only the module; None if the module was not run alone.
     """
 
     module: str
@@ -94,12 +94,13 @@ class Bisection(
         rtol: The relative tolerance for the wrong output; None if nothing was compared.
         atol: The absolute tolerance for the wrong output; None if nothing was compared.
         step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
-            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if nothing on
-            this machine can run the graph; ``none`` if nothing wrong was found.
+            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if no engine can
+            be built of only the module, or no evaluator can run the graph; ``none`` if nothing
+            wrong was found.
         rewriters: The names of the rewriters that changed the module.
         reason: The result in a sentence.
         sample: The name of the sample that was compared, such as ``item 3``.
-        reference: The name of the reference with which the engine was compared: ``PyTorch``.
+        reference: The reference with which the engine was compared, such as ``PyTorch``.
         engines: The number of engines that were built.
         places: The compared calls of modules, in the order in which the calls end.
     """
@@ -126,7 +127,7 @@ class Bisection(
         return f"<Bisection: {self.reason}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the result as a sentence, its details, and a table of calls near the wrong call."""
+        """Yield the result as a sentence, the details, and a table of calls near the wrong call."""
         yield self.reason
         tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
         yield Fields(
@@ -149,7 +150,7 @@ class Bisection(
         Args:
             backend: The name of the engine's backend.
             failure: Why there is no numeric difference, such as a crash or a different shape; empty
-                if there is one.
+                if the difference is numeric.
         """
         where = f"'{self.module}'" if self.module else "the model's own code"
         if self.node:

@@ -106,9 +106,10 @@ class ModelCutter:
                 yield inner
 
     def _cut_call(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
-        """Return a piece (submodel) that runs a call, if possible without the calls inside it.
+        """Return a piece (submodel) that runs a call; if possible, inner calls are left out of it.
 
-        Return None if the call cannot run outside the model, or returns a different result there.
+        Return None if the call raises an exception when it runs outside the model, or returns a
+        different result than inside the model.
         """
         call = calls[key]
         assert call.call is not None
@@ -176,7 +177,7 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a run changed an input, or a tensor passed to another module, in place."""
+    """Return True if a submodel changed, in place, an input or a tensor passed to a submodule."""
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)
 

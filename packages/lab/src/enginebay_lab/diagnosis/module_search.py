@@ -51,8 +51,8 @@ class EngineComparison(NamedTuple):
         crashed: How the engine's process crashed; empty if it did not crash.
         rewriters: The names of the rewriters that changed the module.
         folder: The artifact's folder, with the IR and the recorded samples.
-        doubt: Why the comparison proves nothing, such as that the model returns different outputs
-            in each run; empty if the comparison is sound.
+        doubt: Why the comparison is not reliable, for example because the model returns different
+            outputs in each run; empty if the comparison is reliable.
     """
 
     outputs: dict[str, OutputComparison]
@@ -90,7 +90,7 @@ class SearchTarget(NamedTuple):
         return tuple(output.leaf for output in self.shapes if output.key == key)
 
     def as_piece(self, key: Key) -> Piece:
-        """Return the whole model as a ``Piece``; ``key`` identifies the call of the model."""
+        """Return the whole model as a piece (submodel) with the path and call index in ``key``."""
         return Piece(*key, self.model, self.call, tuple(self.tensors), self.compared_leaves(key))
 
 
@@ -98,10 +98,10 @@ class Culprit(NamedTuple):
     """The module that causes the first wrong output of a model.
 
     Attributes:
-        piece: The wrong call of the module.
+        piece: The wrong call of the module, as a submodel.
         accumulated: The comparison of the call's worst output when the engine runs the model from
-            its inputs. If the call was not compared, the comparison of the first wrong call; None
-            if no call was wrong.
+            its inputs. If the call was not compared, this is the comparison of the first wrong
+            call; None if no call was wrong.
         alone: The comparison of the call's worst output when the engine runs only the module; None
             for the model itself, and if no engine can be built of only the module.
     """
@@ -134,12 +134,14 @@ class ModuleSearch:
     def find_culprit(self) -> Culprit:
         """Find the first call whose module is wrong when the engine runs only this module.
 
-        The calls are searched in the order in which they end. A call inside another one ends first,
-        so the result is the innermost wrong module. If every module is right when it runs alone,
-        the result is the model itself: the code between the modules is wrong, or modules are wrong
-        only if one engine runs all of them. A module that no engine can run alone is the result by
-        elimination if it computes the first wrong output, and the modules inside it that take part
-        in computing this output are right when they run alone.
+        The calls are searched in the order in which they end. A call inside another call ends
+        first, so the result is the innermost wrong module. If every module is right when it runs
+        alone, the result is the model itself: the code between the modules is wrong, or modules are
+        wrong only if one engine runs all of them.
+
+        Some modules cannot be run alone by any engine. Such a module is the result if it computes
+        the first wrong output, and the modules inside it that help to compute this output are right
+        when they run alone.
         """
         self._scan_outputs()
         if not self._wrong_calls():
@@ -157,9 +159,9 @@ class ModuleSearch:
     def _find_suspect(self) -> Key | None:
         """Return the innermost call that may be the cause of the first wrong output.
 
-        This is the first wrong call or a call around it, except for calls whose module was right
-        when it ran alone. A module that no engine can run alone is the culprit by elimination.
-        Return None if there is no such call.
+        This is the first wrong call or a call that contains it, except for calls whose module was
+        right when it ran alone. A module that no engine can run alone is the culprit by
+        elimination. Return None if there is no such call.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -175,7 +177,7 @@ class ModuleSearch:
         )
 
     def _first_comparison(self, key: Key) -> OutputComparison | None:
-        """Return a call's accumulated comparison or, if it is missing, the first wrong call's."""
+        """Return the accumulated comparison of a call or, if missing, of the first wrong call."""
         wrong = (other for other in self._call_order() if other in self._wrong_calls())
         return self._accumulated.get(key) or self._accumulated.get(next(wrong, key))
 
@@ -198,7 +200,10 @@ class ModuleSearch:
     # -- accumulated from the model's input --------------------------------------------------------
 
     def _scan_outputs(self) -> None:
-        """Compare groups of outputs, one engine each, and store the results until one is wrong."""
+        """Compare the outputs in groups, and store the comparisons; stop at the first wrong group.
+
+        One engine is built for each group.
+        """
         # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}
         for group in group_by_size(sizes, _GROUP_OUTPUTS):
@@ -227,7 +232,11 @@ class ModuleSearch:
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
-        """Build an engine with these outputs, and store the comparisons; on failure, try halves."""
+        """Build an engine that returns these outputs, and store the comparisons.
+
+        If the build fails or the engine crashes, try again with each half of the outputs,
+        unless many builds have failed already.
+        """
         first, last = (output.module or "the model" for output in (outputs[0], outputs[-1]))
         self._progress(f"{first} … {last}")
         names = [f"output_{number}" for number in range(len(outputs))]
@@ -246,9 +255,10 @@ class ModuleSearch:
     def _try_compare(
         self, module: nn.Module, tensors: Sequence[Tensor], names: Sequence[str]
     ) -> EngineComparison | None:
-        """Build an engine and return the comparison; None if the build fails or the engine crashes.
+        """Build an engine, run it, and return the comparison of its outputs.
 
-        If an engine with a single output crashes, this output is returned as a failed comparison.
+        Return None if the build fails or the engine crashes. If the engine has a single output and
+        crashes, return a failed comparison of this output instead.
         """
         try:
             comparison = self._compare_module(module, tensors, names)
@@ -294,7 +304,10 @@ class ModuleSearch:
                 self._measure_pieces([piece])
 
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Build one engine of all pieces (submodels), store the comparisons; False on failure."""
+        """Build one engine of all pieces (submodels), and store the comparisons.
+
+        Return False if the build fails or the engine crashes, otherwise True.
+        """
         together = SideBySide(pieces)
         comparison = self._try_compare(together, together.tensors, together.names)
         if comparison is None:
@@ -314,7 +327,7 @@ class ModuleSearch:
 
 
 def group_by_size(sizes: Mapping[_Item, int], count: int) -> Iterator[list[_Item]]:
-    """Split items into consecutive groups of at most 256 MiB; a larger item becomes a group.
+    """Split items into consecutive groups of at most 256 MiB; a larger item gets a separate group.
 
     Args:
         sizes: The size of each item in bytes, in order.

@@ -39,7 +39,7 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that an engine computes wrongly, alone or only with nodes before it.
+        """Find the first node that an engine computes wrongly, alone or with earlier nodes.
 
         A binary search finds the first node whose output is wrong when the graph is cut off after
         this node. If an engine of only this node is right, a second binary search finds the
@@ -101,7 +101,10 @@ class NodeSearch(NamedTuple):
         return order[low], comparison
 
     def _compare_range(self, last: int, first: int) -> OutputComparison | None:
-        """Run a range of nodes in an engine; return a wrong output's comparison, otherwise None."""
+        """Run a range of nodes in an engine, and return the comparison if the output is wrong.
+
+        Return None if the output is right, or if an engine of these nodes cannot be built or run.
+        """
         node = self.graph.nodes[last]
         output = node.output[0]
         self.progress(f"{self.graph.nodes[first].name} … {node.name}")

@@ -61,8 +61,8 @@ class OnnxGraph:
 
         Args:
             index: The index of the node.
-            first: Nodes before this index are left out, except for nodes that do not depend on the
-                graph's inputs.
+            first: Nodes before this index are left out, except for constant nodes, which do not
+                depend on the graph's inputs.
         """
         dependencies: set[int] = set()
         queue = [index]
@@ -79,7 +79,7 @@ class OnnxGraph:
         return sorted(dependencies)
 
     def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
-        """Return the indices of nodes on which an output depends and whose results are floats.
+        """Of the nodes on which an output depends, return the indices of nodes with float results.
 
         Nodes with an empty result, and nodes that do not depend on the graph's inputs, are left
         out.

@@ -53,7 +53,7 @@ class PieceTable:
         self._build_failures = 0
 
     def build_rows(self, progress: Callable[[str], None]) -> tuple[PieceRow, ...]:
-        """Compare every piece in an engine and in PyTorch.
+        """Run every piece (submodel) in an engine and in PyTorch, and compare the outputs.
 
         Args:
             progress: Called with a short text about each step.
@@ -72,7 +72,11 @@ class PieceTable:
         return tuple(ranked.row for ranked in rows)
 
     def _compare_pieces(self, cuts: Sequence[CutPiece]) -> list[_RankedRow]:
-        """Build one engine of all pieces (submodels), and return their rows; on failure, halve."""
+        """Build one engine of all pieces (submodels), and return a row for each piece.
+
+        If the build fails or the engine crashes, try again with each half of the pieces,
+        unless many builds have failed already.
+        """
         together = SideBySide([cut.piece for cut in cuts])
         verdict: PieceVerdict = "failed"
         item = [tensor for cut in cuts for tensor in cut.random_inputs]

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class ComputedTensor(NamedTuple):
-    """A tensor that a piece (submodel) returns, or passes to a module that it does not run.
+    """A tensor that a piece (submodel) returns, or passes to a submodule that is not run.
 
     Attributes:
-        tensor: The tensor object; after passing it, the piece may have changed it in place.
-        value: A tensor with the values that were returned or passed.
+        tensor: The tensor object. If it was passed to a submodule, the piece may have changed it in
+            place since then.
+        value: A tensor with the values that were returned or passed, before any such change.
     """
 
     tensor: Tensor
@@ -32,7 +33,7 @@ class ComputedTensor(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A submodule's call that a piece (submodel) does not run: the result is an input instead.
+    """A submodule call that a piece (submodel) does not run: the piece gets the result as an input.
 
     Attributes:
         module: The called module.
@@ -46,7 +47,9 @@ class InnerCall(NamedTuple):
 
 
 class InnerCalls:
-    """Replays the submodule calls that a piece (submodel) does not run: the results are inputs.
+    """Replays the submodule calls that a piece (submodel) does not run.
+
+    The piece gets the results of these calls as inputs.
 
     Args:
         calls: The calls, in the order in which the piece makes them.
@@ -71,11 +74,14 @@ class InnerCalls:
         return _copy_with(module, dict(stand_ins)) if stand_ins else module
 
     def begin_run(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[ComputedTensor]:
-        """Begin a run of the piece, in which calls that the piece does not run return ``tensors``.
+        """Begin a run of the piece (submodel).
+
+        The submodule calls that the piece does not run return ``tensors`` instead.
 
         Args:
             tensors: The tensors of the results of these calls, in order.
-            writes: True if the piece may change tensors in place after it passed them to a call.
+            writes: True if the piece may change tensors in place after it passed them to a
+                submodule.
 
         Returns:
             An empty list, to which the run appends each tensor that the piece passes to these
@@ -89,7 +95,7 @@ class InnerCalls:
     def replay_call(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Store the tensors that are passed to a call; return the call's result without running it.
+        """Store a call's tensor arguments; return the call's result without running the module.
 
         Raises:
             RuntimeError: The next recorded call is a call of another module.
@@ -128,9 +134,10 @@ class StandIn(nn.Module):
 
 
 def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Return a copy of a module in which the values of ``copies`` replace the keys.
+    """Return a copy of a module in which some submodules are replaced.
 
-    Other submodules are copied too if they have children; if not, the copy shares them.
+    ``copies`` maps each of these submodules to the replacement. Other submodules with children are
+    copied too; submodules without children are shared with the original module.
     """
     if module not in copies:
         copies[module] = module
@@ -149,13 +156,13 @@ class Piece(NamedTuple):
     Attributes:
         path: The module's path; empty for the model itself.
         number: The index of the call among the module's calls, from 0.
-        module: The module, with stand-ins for the modules of ``inner``.
+        module: The module, in which stand-ins replace the submodules that are not run.
         call: The arguments, with a placeholder for each tensor.
         own_tensors: The tensors of the arguments.
-        leaves: The indices, in the list that :meth:`run` returns, of the tensors to compare.
+        leaves: The tensors to compare, as indices into the list that :meth:`run` returns.
         inner: The calls of submodules that the piece does not run.
-        writes: True if the piece may change inputs, or tensors that it passed to ``inner``, in
-            place.
+        writes: True if the piece may change tensors in place: inputs, or tensors that it passed to
+            the calls of ``inner``.
     """
 
     path: str
@@ -170,7 +177,7 @@ class Piece(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All input tensors: the arguments' tensors, then the tensors that ``inner`` returns."""
+        """All input tensors: the arguments' tensors, then those that ``inner`` calls return."""
         return (*self.own_tensors, *self.inner.tensors)
 
     def run(
@@ -187,7 +194,7 @@ class Piece(NamedTuple):
             result.
 
         Raises:
-            RuntimeError: The module does not make the calls in :attr:`inner` in their order.
+            RuntimeError: The module does not make the calls in :attr:`inner` in the same order.
         """
         count = len(self.own_tensors)
         args, kwargs = self.call.fill(tensors[:count])
@@ -242,7 +249,7 @@ class SideBySide(nn.Module):
 
 
 def parent_paths(path: str) -> Collection[str]:
-    """Return the paths of all modules around a module, the outermost first, except for the model.
+    """Return the paths of a module's parent modules, the outermost first, without the model.
 
     Example:
         >>> list(parent_paths("body.0.conv"))

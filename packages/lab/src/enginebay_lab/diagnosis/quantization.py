@@ -76,7 +76,7 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def describe(self) -> str:
-        """Return one line: the metric's value for the artifact and for PyTorch, and the drops."""
+        """Return one line: the metric for the artifact and PyTorch, the drop, the allowed drop."""
         return _describe_accuracy(self.accuracy, self.max_drop)
 
 
@@ -126,7 +126,7 @@ def quantize(
         work_dir: The artifact's folder.
         int8_keep: The names of layers that stay in floating point in every artifact that is tried.
         verify: The verification options. If no artifact is accurate enough, ``allow_mismatch``
-            publishes the one with the most layers in floating point.
+            publishes the artifact with the most layers in floating point.
         overwrite: Replace an existing artifact.
         watch: Called with each step when it starts, when its detail changes and when it ends.
         **options: Other arguments of :func:`enginebay.deploy`.
@@ -232,7 +232,8 @@ def find_shortest_prefix(
         attempt: Builds and evaluates an artifact with a sequence of nodes in floating point.
 
     Returns:
-        The passed attempt with the fewest nodes; if none passed, the one with the most nodes.
+        Of the attempts that passed, the one with the fewest nodes; if no attempt passed, the
+        attempt with the most nodes.
     """
     # If some nodes are enough, more nodes are assumed to be enough too. All nodes are never tried:
     # a request that leaves no layer in 8 bits is refused.

@@ -87,7 +87,7 @@ def sensitivity(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Sensitivity:
-    """Measure the error that each layer of an 8-bit engine causes as the only layer in 8 bits.
+    """Measure the error of each layer of an 8-bit engine when only this layer computes in 8 bits.
 
     The model is deployed once. Then one engine for each node is built from the exported IR. The
     engine's outputs are compared with the model's on the items that the artifact was verified on;
@@ -167,7 +167,7 @@ def check_precision(
         backend: The backend's name.
         params: The backend's parameters.
         precision: The precision, if it is not in the parameters.
-        purpose: The reason why 8 bits are required, for the message.
+        purpose: The reason why 8 bits are required, for the error message.
 
     Raises:
         UsageError: The precision is not an 8-bit one, or the engine does not run on this machine.

@@ -75,7 +75,8 @@ def benchmark(
         threads: Numbers of threads that call an engine at the same time, each measured in separate
             rows. The engine's own threads are set by its backend's parameters.
         layers: Time the layers of each engine too, if its backend supports this.
-        device: The device on which the engines run; by default the device in each artifact.
+        device: The device on which the engines run; by default the device that each artifact
+            records.
         strict: Raise if an engine falls back from the requested device or precision.
         timeout: Time limit in seconds for loading and for each window.
         output: A new file to which the windows and rows are written during the measurement, with

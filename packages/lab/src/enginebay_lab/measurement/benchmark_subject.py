@@ -74,7 +74,7 @@ def describe_artifact(
 
 
 def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
-    """Return a benchmark subject for a PyTorch model, with the inputs of an artifact's subject."""
+    """Return a benchmark subject for a PyTorch model, with the same inputs as an artifact."""
     return SubjectSpec(
         name=PYTORCH,
         backend=PYTORCH,
@@ -175,7 +175,7 @@ class BenchmarkSubject:
         return bool(self.windows) and measure_agreement(self._medians, self.spent).agreed
 
     def can_continue(self, seconds: float) -> bool:
-        """Return True if there was no error, and either time is left or windows are missing."""
+        """Return True if there was no error, and time is left or too few windows were measured."""
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 
     def close(self) -> None:

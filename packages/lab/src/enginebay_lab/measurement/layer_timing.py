@@ -32,7 +32,7 @@ def time_layers_isolated(
     Args:
         request: The engine's files and load options.
         inputs: The engine's inputs by name.
-        runs: The desired number of runs; at least 5 and at most 100 are made.
+        runs: The desired number of engine runs; at least 5 and at most 100 are made.
         timeout: Time limit in seconds.
 
     Raises:

@@ -90,8 +90,8 @@ def describe_instability(medians: Sequence[float], mean: float, median: float) -
 
     Args:
         medians: The median latencies of all windows, in order.
-        mean: The mean of all calls.
-        median: The median of all calls.
+        mean: The mean latency of all calls.
+        median: The median latency of all calls.
     """
     half = len(medians) // 2
     if half >= MIN_WINDOWS // 2:

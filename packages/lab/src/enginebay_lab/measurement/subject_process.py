@@ -48,8 +48,8 @@ class WindowCalls(msgspec.Struct, array_like=True):
 
     Attributes:
         calls: The duration of each call in seconds.
-        engine: The duration in seconds of only the engine, without checks and copies, in each of
-            some separate calls.
+        engine: The time in seconds that only the engine took, without checks and copies; measured
+            in separate calls.
         elapsed: Seconds from the start of the first call in ``calls`` to the end of the last.
         peak: The peak memory of this process so far, in bytes.
     """

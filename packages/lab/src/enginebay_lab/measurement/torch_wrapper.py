@@ -37,7 +37,7 @@ class TorchWrapper(Wrapper):
         self._run_module = self._stack.enter_context(model.signature.runner(model.source.module))
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Call the model, and return its outputs; arrays are not copied if this is possible."""
+        """Call the model, and return its outputs, without copying arrays where possible."""
         arrays = [feed.get(name, example) for name, example in self._examples.items()]
         results = self._run_module([to_torch(array, self._device) for array in arrays])
         return [_share_memory(tensor) for tensor in results]

@@ -1,4 +1,4 @@
-"""Checks a backend on a sweep worker's machine, and lists the versions of packages there."""
+"""Checks a backend on a sweep worker's machine, and lists the package versions of this machine."""
 
 from __future__ import annotations
 

@@ -60,7 +60,10 @@ def find_regressions(
 
 
 def find_judged_cells(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> frozenset[str]:
-    """Return the keys of ``rows`` whose model, backend and settings have a baseline result."""
+    """Return the keys of the rows for which the baseline has a result.
+
+    The baseline's row must have the same model, backend and settings.
+    """
     same = pair_rows(rows, baseline).same
     return frozenset(row.key for row, before in same if before.verdict != "lost")
 
@@ -175,8 +178,8 @@ def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
 def _is_slower(now: BenchmarkRow, then: BenchmarkRow) -> bool:
     """Return true if calls are slower than before, by more than the scatter of both runs.
 
-    The confidence intervals of the two runs must not overlap, nor the middle halves of the
-    durations.
+    The confidence intervals of the two runs must not overlap. The middle halves of the durations
+    (25 to 75 %) must not overlap either.
     """
     assert now.call is not None
     assert then.call is not None

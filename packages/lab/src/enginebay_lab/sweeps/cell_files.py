@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_files(text: str, folder: str = "") -> dict[str, str]:
-    """Return a digest of the file that a text names and, for an ONNX model, of its weight files.
+    """Return a digest of the file that a text refers to, and of the weight files of an ONNX model.
 
     Args:
         text: A model, a data set, a metric or an input, as on the command line.
@@ -28,7 +28,7 @@ def find_files(text: str, folder: str = "") -> dict[str, str]:
 
     Returns:
         The SHA-256 of each file, or an empty text for a folder, by the absolute path. The dict is
-        empty if the text names a module, a plugin's object or a shape instead of a file.
+        empty if the text refers to a module, a plugin's object or a shape instead of a file.
 
     Raises:
         UsageError: The path is not valid text in this locale, or the file cannot be read.
@@ -68,7 +68,7 @@ def check_files(files: Mapping[str, str]) -> None:
 
 
 def _possible_paths(text: str) -> Iterator[str]:
-    """Yield the possible paths in a text: ``path``, ``path:attribute`` or ``input=path``."""
+    """Yield the paths that a text ``path``, ``path:attribute`` or ``input=path`` may contain."""
     yield text
     file = text.rpartition(":")[0]
     if file.endswith(".py"):

@@ -20,7 +20,7 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         cell: The cell, with an absolute path of its folder.
-        files: The SHA-256 of each file by its path, for each text of the cell that names files.
+        files: For each text of the cell that refers to files, the SHA-256 of each file by path.
         config: The contents of the cell's deploy config, including the configs that it inherits.
         data: The name of the data set, from the cell or from the deploy config.
         output: The sweep's folder; empty to delete artifacts.

@@ -40,7 +40,7 @@ def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
 
 @contextmanager
 def _lock_machine() -> Iterator[None]:
-    """Hold this machine's lock in the block, so that all sweeps' measurements run one by one."""
+    """In a ``with`` block, hold this machine's lock, so that sweeps measure one after another."""
     import fcntl
 
     with suppress(OSError):  # another user's file, which can be read

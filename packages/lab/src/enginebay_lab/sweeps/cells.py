@@ -72,7 +72,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """A hexadecimal digest of all fields except ``folder``, which identifies the sweep cell."""
+        """The sweep cell's identifier: a hexadecimal digest of all fields except ``folder``."""
         moved = msgspec.structs.replace(self, folder="")
         # Parameters in a different order are the same cell.
         plain = msgspec.json.encode(moved, order="deterministic")

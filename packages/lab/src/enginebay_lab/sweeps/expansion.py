@@ -40,11 +40,11 @@ Backends = dict[str, "Backend | None"]
 
 
 def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
-    """Return the combinations of a matrix except those in ``exclude``, then those in ``include``.
+    """Return a matrix's combinations without those in ``exclude``, then those in ``include``.
 
     Args:
         matrix: The matrix; problems are added to ``matrix.problems``.
-        backends: All backends that the matrix names.
+        backends: The matrix's backends, from :func:`load_backends`.
     """
     cells = {placed.cell.key: placed for placed in _expand_product(matrix, backends)}
     excluded = set[str]()
@@ -70,7 +70,7 @@ def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
 
 
 def load_backends(matrix: Matrix) -> Backends:
-    """Return each backend that a matrix names, by name; None for one that cannot be used here."""
+    """Return a matrix's backends by name; None for a backend that cannot be used here."""
     backends: Backends = {}
     names: list[tuple[KeyPath, str]] = [(("backends",), name) for name in _matrix_backends(matrix)]
     names += [((*entry.path, "backend"), entry.fields["backend"]) for entry in matrix.include]
@@ -177,7 +177,7 @@ def _own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[s
 
 
 def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
-    """Yield the combinations in ``include``; the model's table and defaults fill missing fields."""
+    """Yield the combinations in ``include``; missing fields come from the rest of the matrix."""
     model_fields = {entry.fields["model"]: entry.fields for entry in matrix.models}
     for entry in matrix.include:
         inherited = {**matrix.defaults, **model_fields.get(entry.fields["model"], {})}

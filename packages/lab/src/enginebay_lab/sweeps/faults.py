@@ -16,7 +16,7 @@ class CellLostError(EnginebayError):
     """A sweep cell (one model, backend and precision) cannot be run on this machine.
 
     Attributes:
-        fault: The kind of fault; :class:`enginebay_lab.SweepRow` lists all kinds.
+        fault: The kind of machine failure; :class:`enginebay_lab.SweepRow` lists all kinds.
     """
 
     def __init__(self, fault: str, message: str, *, hint: str | None = None) -> None:
@@ -32,7 +32,7 @@ def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow
 
 
 def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
-    """Return the row with the fault ``disk``: the disk is full, read-only or broken."""
+    """Return the row with ``fault`` set to ``disk``: the disk is full, read-only or broken."""
     reason = str(err) if isinstance(err, EnginebayError) else one_line(err)
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"
@@ -47,7 +47,7 @@ def is_disk_error(err: Exception) -> bool:
 
 
 def rename_artifact(row: SweepRow, artifact: str) -> SweepRow:
-    """Return the row with a new path of the artifact; an empty path removes the artifact."""
+    """Return the row with a new path of the artifact; for an empty path, without an artifact."""
     # Without an artifact, the path would be a deleted folder of the worker.
     name = artifact or row.label
     speed = row.speed and msgspec.structs.replace(row.speed, name=name, artifact=artifact)

@@ -33,7 +33,7 @@ _DEPLOY_FLAGS = (
 
 @contextmanager
 def attempts_folder(output: Path) -> Iterator[str]:
-    """Make the folder in which workers build artifacts, and remove it after the block.
+    """Make the folder in which workers build artifacts, and remove it after the ``with`` block.
 
     Yields:
         The random name of this sweep's folder, for :func:`build_job`.
@@ -69,17 +69,17 @@ def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
     Args:
         cell: The sweep cell (one model, backend and precision).
         output: The sweep's folder; None to delete artifacts.
-        token: The name of a folder, which :func:`attempts_folder` yields.
+        token: The folder name that :func:`attempts_folder` yields.
 
     Raises:
         ConfigError: The config cannot be read.
-        UsageError: A file that the cell names cannot be read, or its path is not valid text.
+        UsageError: A file of the cell cannot be read, or its path is not valid text.
     """
     return encode_message(_describe_job(cell, output, token))
 
 
 def digest_cell_files(cell: Cell) -> str:
-    """Return a digest of the config and files that a sweep cell names; empty without files.
+    """Return a digest of a sweep cell's config and files; an empty text if it has neither.
 
     Raises:
         ConfigError: The config cannot be read.

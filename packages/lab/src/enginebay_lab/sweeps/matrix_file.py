@@ -28,8 +28,8 @@ class MatrixTable(NamedTuple):
     """A table of the sweep's file: an entry of ``models``, ``exclude`` or ``include``.
 
     Attributes:
-        path: The path of the table in the file.
-        fields: The fields of a :class:`~enginebay_lab.Cell` that the table sets.
+        path: The key path of the table in the file.
+        fields: The table's values by name: fields of :class:`~enginebay_lab.Cell`.
     """
 
     path: KeyPath
@@ -84,11 +84,11 @@ class Matrix(NamedTuple):
     problems: Problems
 
     def collecting(self, path: KeyPath, *keys: str) -> AbstractContextManager[None]:
-        """Return a context manager that adds the block's errors about a value to ``problems``."""
+        """Return a context manager that adds an error raised in its block to ``problems``."""
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
-        """Return the key path of a value: in the table at ``path`` or, if absent, in defaults."""
+        """Return the key path of a value, in the table at ``path`` or else at the top level."""
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):
@@ -105,7 +105,7 @@ class Matrix(NamedTuple):
 
 
 def read_matrix(source: object) -> Matrix:
-    """Return the matrix of a sweep, after a check of the names and types of its keys.
+    """Return the matrix of a sweep, after a check of its keys and of the types of their values.
 
     Args:
         source: The path of a TOML, JSON, YAML or Python file; a mapping with the same keys; or a

@@ -26,11 +26,14 @@ def is_first_cell() -> bool:
 
 @contextmanager
 def restored_process(folders: Iterable[Path]) -> Iterator[None]:
-    """After the block, undo a model's changes to imports, folder, environment and torch.
+    """After the ``with`` block, undo changes that a model made to this process.
+
+    These are changes to ``sys.modules``, ``sys.path``, the working directory, environment variables
+    and torch.
 
     Args:
-        folders: The folders of the model's code; modules that the block imports from these folders
-            are removed.
+        folders: The folders of the model's code. Modules that the ``with`` block imports from these
+            folders are removed from ``sys.modules``.
     """
     path, modules = list(sys.path), set(sys.modules)
     current, environment = Path.cwd(), dict(os.environ)
@@ -68,7 +71,7 @@ def _module_folder(module: ModuleType) -> Path | None:
 
 
 def _read_torch_names() -> list[tuple[object, dict[str, object]]]:
-    """Return the attributes of modules and classes of torch that a model's code may replace."""
+    """Return modules and classes of torch, with the attributes that a model's code may replace."""
     if not find_spec("torch"):
         return []
     import torch

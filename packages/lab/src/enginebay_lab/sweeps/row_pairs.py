@@ -78,7 +78,7 @@ def _engine_key(row: SweepRow) -> tuple[Hashable, ...]:
 
 
 def _may_be_same_path(row: SweepRow, before: SweepRow) -> bool:
-    """Return true if the rows' model paths may name one file on two machines or in two folders."""
+    """Return true if two rows' models may be the same file, on two machines or in two folders."""
     paths = PurePosixPath(row.model), PurePosixPath(before.model)
     short, long = sorted(paths, key=PurePosixPath.is_absolute)
     if not long.is_absolute():

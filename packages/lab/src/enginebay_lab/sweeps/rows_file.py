@@ -25,10 +25,11 @@ class RowsFile(Journal):
 
     Args:
         path: The file; the parent folder is made if it does not exist.
-        resume: Continue with the rows in the file. A row with a fault is removed, so that its cell
-            (one model, backend and precision) is run again; all other rows stay, including those of
-            other sweeps.
-        is_stale: A function that returns true for each other row whose cell must be run again.
+        resume: Continue with the rows in the file. A row with a fault (a machine failure) is
+            removed, so that its cell (one model, backend and precision) is run again; all other
+            rows stay, including those of other sweeps.
+        is_stale: A function that is called with each row without a fault, and returns true if the
+            row must be removed too.
 
     Attributes:
         rows: The rows in the file, by the keys of their cells.

@@ -61,8 +61,8 @@ def sweep(
             the other if speed is measured.
         output: The folder of the artifacts and of ``rows.jsonl``, to which each row is written as
             soon as its cell has ended; None to delete the artifacts.
-        resume: Continue with the rows in the folder: run only cells that have no row, that a fault
-            of a machine prevented, or whose files have changed.
+        resume: Continue with the rows in the folder: run only cells that have no row, whose
+            machine failed, or whose files have changed.
         baseline: The rows of an earlier sweep, or the path of their file. The result then lists the
             regressions since that sweep.
         watch: Called with the step ``sweep`` when it starts, when its detail changes, and when it
@@ -165,7 +165,7 @@ def _run_cells(
 def _make_tasks(
     cells: Sequence[Cell], folder: Path | None, token: str, unsent: list[SweepRow]
 ) -> Iterator[ExecutorTask]:
-    """Yield a task for each sweep cell; if its files are missing, add its row to ``unsent``."""
+    """Yield a task for each sweep cell; if its files are unreadable, add its row to ``unsent``."""
     for cell in cells:
         try:
             job = build_job(cell, folder, token)

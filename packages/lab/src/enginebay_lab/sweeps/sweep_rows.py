@@ -37,22 +37,22 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         key: The cell's key.
         model: The model, as the cell names it.
         params: The backend's parameters that the cell specifies.
-        fault: The fault of the machine, not of the model, that prevented a result: ``worker died``,
-            ``no answer``, ``time limit``, ``crashed``, ``backend`` (the machine cannot use it),
-            ``other version``, ``not seen`` (a file is missing or different), ``disk`` (the disk is
-            full or read-only) or ``damaged`` (the reply or the artifact); empty if there is a
-            result. The verdict of a cell with a fault is ``lost``, and ``--resume`` runs the cell
-            again.
+        fault: The failure of the machine, not of the model, that prevented a result: ``worker
+            died``, ``no answer``, ``time limit``, ``crashed``, ``backend`` (the machine cannot use
+            the backend), ``other version``, ``not seen`` (a file is missing or different),
+            ``disk`` (the disk is full or read-only) or ``damaged`` (the reply or the artifact);
+            empty if there is a result. The verdict of a cell with a fault is ``lost``, and
+            ``--resume`` runs the cell again.
         host: The name of the machine that ran the cell.
         machine: The hardware and the load of that machine.
         versions: The versions on that machine, by package: the backend's plugin, its engine,
             torch.
         environment: The result of ``check-env`` for the backend on that machine.
         receipt: The device, provider and precision that the engine reports.
-        files: A digest of the files that the cell names and of its config, at the time of the run:
-            ``--resume`` runs the cell again if they have changed.
+        files: A digest of the cell's config and files at the time of the run: ``--resume`` runs the
+            cell again if they have changed.
         digest: The digest of the artifact's manifest, which contains the digest of every file.
-        attempts: The number of starts: more than one if a worker died.
+        attempts: How often the cell was started: more than once if a worker died.
         metrics: The artifact's metrics.
         max_drop: By how much a metric may be worse than PyTorch's, as the cell specifies.
     """
@@ -135,7 +135,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
-        """The rows whose verdict does not pass, without combinations that the baseline contains."""
+        """The rows whose verdict does not pass, except combinations that the baseline contains."""
         # An engine that is built for another machine is unverified, but has an artifact: it passes.
         return tuple(
             row
@@ -147,7 +147,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """One sentence for each metric without a value, or with a value too far below PyTorch's."""
+        """One sentence for each metric that has no value, or a too large drop from PyTorch's."""
         labelled = (
             (row, msgspec.structs.replace(metric, artifact=row.label))
             for row in self.rows

@@ -82,7 +82,7 @@ def artifact_folder_name(cell: Cell) -> str:
 
 
 def _locate_attempt(path: Path, built: Path, key: str) -> Path:
-    """Return the absolute path of an artifact, which must be ``built/SWEEP/KEY-RANDOM/NAME``."""
+    """Check that an artifact is at ``built/SWEEP/KEY-RANDOM/NAME``; return its absolute path."""
     attempt = path.resolve()
     parts = attempt.relative_to(built).parts if attempt.is_relative_to(built) else ()
     if len(parts) != _ATTEMPT_DEPTH or not parts[1].startswith(f"{key}-"):
@@ -93,7 +93,7 @@ def _locate_attempt(path: Path, built: Path, key: str) -> Path:
 
 
 def _unmoved_row(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:
-    """Return the row with a fault, for an artifact that could not be moved."""
+    """Return the row of an artifact that could not be moved, with ``fault`` set."""
     if isinstance(err, ValueError):
         return lost_row(row, "damaged", one_line(err), _RESUME_HINT)
     if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
