@@ -87,7 +87,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def short_path(path: Path) -> str:
-    """Return a path as text for users: relative if the path is inside the current folder."""
+    """Return a path as text for users: relative if the path is inside the working directory."""
     folder = path.cwd()
     if path != folder and path.is_relative_to(folder):
         relative = str(path.relative_to(folder))

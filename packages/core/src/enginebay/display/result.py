@@ -44,7 +44,7 @@ Block: TypeAlias = str | Table | Fields
 
 
 class Result:
-    """Base class of results: ``str()`` returns the command's output, and a notebook shows HTML."""
+    """Base class of results; ``str()`` returns what a command prints, and a notebook shows HTML."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class Result:
 
 
 def document(record: object) -> dict[str, Any]:
-    """Return a record as plain JSON values, with the schema version."""
+    """Return a result, or a dict with results, as plain JSON values and the schema version."""
     import msgspec
 
     # Through JSON, which turns tuples into lists and keys into texts.

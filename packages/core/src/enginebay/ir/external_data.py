@@ -1,4 +1,4 @@
-"""Check of an ONNX model's external data: the files with weights that the model names.
+"""Check of an ONNX model's external data: the files that contain the weights.
 
 Every engine has its own loader for these files, and several loaders have opened files outside the
 model's folder (CVEs of 2022, 2024, 2025 and 2026). The paths are therefore checked here before any
@@ -26,8 +26,8 @@ def external_files(model: ModelProto, path: Path) -> tuple[Path, ...]:
         path: The model's file; external data must be in its folder or a subfolder.
 
     Raises:
-        ModelSourceError: The path of a data file is absolute, leaves the folder (by ``..`` or a
-            link) or is missing, or the data file is too short. The message names the tensor.
+        ModelSourceError: A data file is missing or too short, or its path is absolute or leaves
+            the folder (by ``..`` or a link). The message contains the name of the tensor.
     """
     files: dict[str, Path] = {}  # by location: one file contains the data of many tensors
     for tensor in find_tensors(model):

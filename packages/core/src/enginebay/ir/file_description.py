@@ -1,8 +1,8 @@
 """Description of a model inside its IR file: the specs of its inputs and outputs.
 
 TorchScript files and exported programs contain the description as ``enginebay.json`` in their zip
-archive, and ONNX files contain it as metadata. Users can therefore deploy every file that Enginebay
-exports without further options.
+archive, and ONNX files contain it as metadata. Users can therefore deploy each of these files
+without further options.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ def describe(
 
 
 def read_description(text: str | bytes, path: Path) -> FileDescription | None:
-    """Return the parsed ``text``, the description in the file ``path``; None if ``text`` is empty.
+    """Parse the text of a description; return None if it is empty.
+
+    Args:
+        text: The text; empty if another tool wrote the file.
+        path: The file that contains the text, for messages.
 
     Raises:
         ModelSourceError: The description is damaged.

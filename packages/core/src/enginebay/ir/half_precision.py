@@ -48,9 +48,9 @@ def to_half(
     """Write a copy of an ONNX model that computes in half precision, and return the files.
 
     The inputs and outputs keep their names and dtypes. Weights are clipped to the range of the
-    type, so that a mask stays finite. Weights that would become 0 become the smallest number of the
-    type, so that an epsilon stays positive. :data:`FP32_OPS` and operators outside ONNX's own
-    domain stay in fp32.
+    precision, so that a mask stays finite. Weights that would become 0 become the smallest
+    number of the precision, so that an epsilon stays positive. :data:`FP32_OPS` and operators
+    outside ONNX's own domain stay in fp32.
 
     Args:
         source: An ``.onnx`` file, with or without external data.
@@ -237,7 +237,7 @@ def _node_schema(node: onnx_ir.Node, opset: int) -> OpSchema | None:
 def _pair_with_type_variables(
     values: Iterable[onnx_ir.Value | None], formal: Sequence[OpSchema.FormalParameter]
 ) -> Iterator[tuple[str, int, onnx_ir.Value]]:
-    """Yield the type variable, the index and the value of each input or output, if present."""
+    """Yield type variable, index and value for each of a node's inputs or outputs that exists."""
     for index, value in enumerate(values):
         if value is not None and value.name:
             # The last formal parameter may be variadic.
@@ -260,7 +260,7 @@ def _list_values(graph: onnx_ir.Graph) -> Iterable[onnx_ir.Value]:
 def _insert_cast(
     value: onnx_ir.Value, name: str | None, dtype: onnx_ir.DataType, graph: onnx_ir.Graph
 ) -> onnx_ir.Value:
-    """Insert a Cast after the node that computes a value, or first; return the Cast's output."""
+    """Insert a Cast after a value's producer, or as the first node; return the Cast's output."""
     import onnx_ir
 
     cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_cast")

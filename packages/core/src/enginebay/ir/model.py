@@ -21,7 +21,7 @@ IR_FOLDER = "ir"
 
 
 class IRModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as files of an IR, which backends convert.
+    """A model as files of an IR; backends convert these files.
 
     Attributes:
         kind: The kind of the IR.
@@ -29,7 +29,7 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
         files: The absolute paths of all files: the main file, then the files with weights.
         inputs: The inputs in order; empty for a TorchScript file that another tool wrote, since
             TorchScript does not record inputs.
-        outputs: The outputs in order; empty for such a file.
+        outputs: The outputs in order; empty for a TorchScript file that another tool wrote.
         exporter: The writer of the file: ``torch.onnx dynamo``, ``torch.onnx torchscript``,
             ``torch.jit.trace``, ``torch.export``, or ``file`` for a file of the user.
         opset: The version of ONNX's own operator set; None for the other kinds of IR.
@@ -50,7 +50,7 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
     example_shapes: dict[str, tuple[int, ...]] = {}
 
     def digest(self) -> str:
-        """Return the SHA-256 of a single file, or of the joined digests of several files."""
+        """Return the SHA-256 of the model's file, or of the joined digests of the model's files."""
         digests = [_hash_file(file) for file in self.files]
         if len(digests) == 1:
             return digests[0]

@@ -26,7 +26,7 @@ def model_line(frame: FrameType) -> str:
 
 
 def format_raising_line(err: BaseException) -> str:
-    """Return the line of a model or rewriter that raised an error: ``" (folder/net.py:12)"``.
+    """Return where a model or a rewriter raised an error, as in ``" (folder/net.py:12)"``.
 
     Empty if all lines of the error's traceback are in Enginebay, torch, NumPy or export libraries.
     """

@@ -21,14 +21,14 @@ _LOGGERS = ("torch", "onnxscript", "onnx_ir")
 
 @contextmanager
 def quiet() -> Iterator[list[str]]:
-    """Suppress the warnings, logs and prints of the exporter that runs in the block.
+    """Suppress the warnings, logs and prints of an exporter inside the ``with`` statement.
 
-    Other threads can still print, such as a progress bar. Their warnings are suppressed too, since
-    Python's warning filters apply to the whole process.
+    Other threads can still print, such as a progress bar. But their warnings are suppressed too,
+    since Python's warning filters apply to the whole process.
 
     Yields:
-        A list of notes, one for each distinct ``TracerWarning``. A note names a line of the model
-        whose result became a constant, although it depends on the input.
+        A list of notes, one for each distinct ``TracerWarning``. A note contains a line
+        of the model. The result of this line depends on the input, but became a constant.
     """
     notes: list[str] = []
 

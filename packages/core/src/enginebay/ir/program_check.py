@@ -2,8 +2,8 @@
 
 torch evaluates the size expressions in the file with ``sympy.sympify``, which calls ``eval``. It
 also looks up functions by their dotted names, and ``torch.os.system`` is such a name
-(torch/_export/serde/serialize.py, ``_parse_sym_expr`` and ``deserialize_operator``). So only
-arithmetic on sizes and operators of torch are allowed here.
+(torch/_export/serde/serialize.py, ``_parse_sym_expr`` and ``deserialize_operator``). This
+check therefore allows only arithmetic in size expressions, and only operators as functions.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def check_program(path: Path) -> None:
     """Refuse an exported program whose size expressions or function names could run any code.
 
     Raises:
-        ModelSourceError: The program has such an expression or name, which is in the message.
-        Exception: The file is damaged. The readers raise many types of exceptions.
+        ModelSourceError: The program contains such an expression or name; the message shows it.
+        Exception: The file is damaged. torch and ``zipfile`` raise many types of exceptions.
     """
     for text in _read_programs(path):
         json.loads(text, object_pairs_hook=lambda pairs: _check_object(pairs, path))
@@ -95,7 +95,7 @@ def check_size_expression(text: object, path: Path) -> None:
     """Refuse an expression that contains more than arithmetic on sizes.
 
     Raises:
-        ModelSourceError: The expression contains more; the message has the file and the expression.
+        ModelSourceError: The expression contains more; the message shows file and expression.
     """
     if not _is_size_expression(text):
         raise ModelSourceError(

@@ -26,8 +26,8 @@ def check_archive(path: Path, kind: IRKind) -> None:
     """Check that a file is a torch archive of the expected kind.
 
     Raises:
-        ModelSourceError: The file is missing, empty, truncated or of another format, which the
-            message names.
+        ModelSourceError: The file is missing, empty, truncated or of another format; the
+            message tells this format.
     """
     check_regular(path)
     try:
@@ -103,7 +103,7 @@ def _describe_non_zip(path: Path, start: bytes) -> str:
 
 
 def _describe_pickle(stream: IO[bytes]) -> str:
-    """Describe a pickle by the first class that it names, without unpickling."""
+    """Describe a pickle by the name of the first class in it, without unpickling."""
     try:
         names = (arg for opcode, arg, _ in pickletools.genops(stream) if opcode.name == "GLOBAL")
         first = str(next(names, "")).replace(" ", ".")

@@ -1,7 +1,7 @@
 """Reading of TorchScript files and exported programs as IRs, without running code from the file.
 
 ``torch.jit.load`` never runs Python code. ``torch.export.load`` would unpickle any object, evaluate
-size expressions as Python, and call any function that the file names. This module lets torch
+size expressions as Python, and call any function whose name is in the file. This module lets torch
 unpickle only tensors, and checks the expressions and functions first.
 """
 
@@ -56,8 +56,8 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     """Load an exported program.
 
     Returns:
-        The program and the IR. If another tool wrote the file, the inputs have their names in the
-        graph, and the outputs their paths in the value that the program returns.
+        The program and the IR. If another tool wrote the file, an input has its name from the
+        graph. An output then has as its name the path in the value that the program returns.
 
     Raises:
         ModelSourceError: The file is missing, damaged or not an exported program.

@@ -1,4 +1,4 @@
-"""The active rewriters of a thread: one layer for each ``rewrite`` context that it has entered."""
+"""The active rewriters of a thread: one layer for each ``rewrite`` context entered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActiveRewriter:
 
     Attributes:
         rewriter: The declared rewriter.
-        outer: The rewriter of an outer context for the same function; None if no context has one.
+        outer: The same function's rewriter in an enclosing context; None if there is none.
         count: The number of times that the replacement was used.
         context: ``ctx``, the first argument of the replacement.
     """
@@ -35,7 +35,7 @@ class ActiveRewriter:
         self.count = 0
 
     def __call__(self, /, *args: object, **kwargs: object) -> object:
-        """Call the replacement with the context and the arguments; return its result."""
+        """Call the replacement with ``ctx`` and the arguments, and return the result."""
         self.count += 1
         return self.replacement(self.context, *args, **kwargs)
 
@@ -44,9 +44,9 @@ class ThreadRewriters:
     """The active rewriters of one thread.
 
     Attributes:
-        table: Key of a function → the rewriter to call, from the innermost context with a rewriter
-            for the function.
-        running: The rewriters of torch functions whose replacement is currently running.
+        table: Key of a function → the rewriter to call. It is the rewriter of the innermost context
+            that rewrites this function.
+        running: The rewriters of torch functions for which a call is currently running.
         mode: The thread's torch function mode; None before a context uses it.
         mode_users: The number of contexts that use the mode.
     """
@@ -59,7 +59,7 @@ class ThreadRewriters:
         self._layers: list[Mapping[Hashable, ActiveRewriter]] = []
 
     def add_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-        """Activate the rewriters of a context; they have priority over those of outer contexts."""
+        """Activate a context's rewriters, with priority over the rewriters activated before."""
         self._layers.append(layer)
         self._rebuild_table()
 
@@ -92,7 +92,7 @@ def thread_rewriters() -> ThreadRewriters:
 
 
 def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Add a layer to the calling thread's rewriters until ``undo`` is closed by any thread."""
+    """Add a layer to the calling thread's rewriters; closing ``undo`` removes the layer."""
     rewriters = thread_rewriters()
     undo.callback(rewriters.remove_layer, layer)
     rewriters.add_layer(layer)

@@ -1,8 +1,9 @@
-"""Symbolics of autograd functions, whose calls torch.export would otherwise inline.
+"""Symbolics of autograd functions in models that are captured by torch.export.
 
-Each call of an autograd function with a symbolic is captured as one custom operator. The default
-exporter translates this operator by the symbolic. The TorchScript exporter supports autograd
-functions itself: for this exporter, the original calls are restored in the captured graph.
+torch.export would inline the calls of an autograd function, so that its symbolic had no effect.
+Here, each call of an autograd function with a symbolic is captured as one custom operator. The
+default exporter translates this operator by the symbolic. The TorchScript exporter supports
+autograd functions itself: for this exporter, the original calls are restored in the captured graph.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class _Tree(Generic[_T]):
-    """A nested structure whose leaves of given types can be replaced."""
+    """A nested structure, in which the leaves of the types ``kinds`` can be replaced."""
 
     def __init__(self, value: object, *kinds: type[_T]) -> None:
         from torch.utils import _pytree as pytree
@@ -43,11 +44,11 @@ class _Tree(Generic[_T]):
 
     @property
     def leaves(self) -> list[_T]:
-        """The leaves of the given types."""
+        """The leaves of the types ``kinds``, in order."""
         return [self._leaves[index] for index in self._indices]
 
     def with_leaves(self, leaves: Iterable[object]) -> Any:
-        """Return a copy of the structure with ``leaves`` in place of the leaves of given types."""
+        """Return a copy of the structure, in which ``leaves`` replace the leaves of these types."""
         from torch.utils import _pytree as pytree
 
         replaced = list(self._leaves)
@@ -82,7 +83,7 @@ class _RecordedCall:
     def build_arguments(
         self, tensors: Iterable[object], sizes: Iterable[object]
     ) -> tuple[object, ...]:
-        """Return the recorded arguments with their tensors and dynamic sizes replaced."""
+        """Return the recorded arguments, but with the given tensors and dynamic sizes."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -92,7 +93,7 @@ class _RecordedCall:
         return arguments
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        """Run the function and return the tensors of its result."""
+        """Run the autograd function with the given tensors and sizes; return the output tensors."""
         import torch
 
         self.outputs = _Tree(self._function(*self.build_arguments(tensors, sizes)), torch.Tensor)

@@ -86,7 +86,7 @@ class RewriterSet:
         """Return a decorator that declares a replacement for a function, a method or a property.
 
         The replacement takes ``ctx`` and then the arguments of the original, including ``self`` or
-        ``cls``. ``ctx.origin_func`` is the original, called with the same arguments except ``ctx``.
+        ``cls``. ``ctx.origin_func`` is the original, which takes the same arguments but no ``ctx``.
         If the replacement calls a torch function by the declared name, the original runs. If it
         calls any other function by the declared name, the replacement runs again: call
         ``ctx.origin_func`` instead.

@@ -20,10 +20,11 @@ _MODULE = "torch.nn.modules.module.Module"
 
 
 def check_is_name(kind: str, name: object) -> None:
-    """Check that the first argument of a decorator, such as ``@rewriters.function``, is a text.
+    """Check that the first argument of a decorator, such as ``@rewriters.function``, is a string.
 
     Raises:
-        RewriterError: The argument is another object, such as the function after a bare decorator.
+        RewriterError: The argument has another type. A decorator that is written without brackets
+            receives the decorated function.
     """
     if not isinstance(name, str):
         raise RewriterError(

@@ -32,7 +32,7 @@ class SymbolicValue:
         return self
 
     def setType(self, like: SymbolicValue) -> None:  # noqa: N802  # TorchScript's name
-        """Copy the dtype and the shape of another value."""
+        """Give this value the dtype and the shape of the value ``like``."""
         # A TorchScript type holds both; onnx_ir has two attributes.
         self.value.type, self.value.shape = like.value.type, like.value.shape
 
@@ -139,13 +139,13 @@ def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Iterable[object]) ->
 
 
 def strip_annotations(translation: Callable[..., object]) -> Callable[..., object]:
-    """Return a function without its annotations, which the exporter would read as ONNX types."""
+    """Remove a function's annotations, which the exporter would read as ONNX types; return it."""
     translation.__annotations__ = {}
     return translation
 
 
 def wrap_values(values: object) -> object:
-    """Return a nested structure with each ``onnx_ir.Value`` as a :class:`SymbolicValue`."""
+    """Return a nested structure with each ``onnx_ir.Value`` wrapped in a :class:`SymbolicValue`."""
     import onnx_ir
 
     if isinstance(values, list | tuple):
@@ -154,7 +154,7 @@ def wrap_values(values: object) -> object:
 
 
 def unwrap_values(values: object) -> object:
-    """Return a nested structure with each :class:`SymbolicValue` as an ``onnx_ir.Value``."""
+    """Return a nested structure with the ``onnx_ir.Value`` of each :class:`SymbolicValue`."""
     if isinstance(values, list | tuple):
         return type(values)(map(unwrap_values, values))
     return values.value if isinstance(values, SymbolicValue) else values

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def find_translated_overloads(operator: str) -> list[OpOverload]:
-    """Return the overloads that the exporter can translate: all that write to no argument."""
+    """Return an operator's overloads, except those that write to an argument: no graph has them."""
     try:  # the exporter makes a graph functional first, which removes all other overloads
         return find_overloads(add_namespace(operator).replace("::", "."))
     except NameNotFoundError:

@@ -36,7 +36,7 @@ class ExportPatch:
 
     @contextmanager
     def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
-        """Activate the rewriters for the block, and yield the model to export."""
+        """Activate the rewriters inside the ``with`` statement, and yield the model to export."""
         rewriting = rewrite(model, exporter=exporter, backend=self.backend, **self._options)
         try:
             with rewriting:

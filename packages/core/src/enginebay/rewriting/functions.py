@@ -1,4 +1,4 @@
-"""The function rewriters of one ``rewrite`` context, called by a torch function mode or patches."""
+"""The function rewriters of one ``rewrite`` context; a torch function mode or patch calls them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FunctionRewriters:
     Args:
         rewriters: The function rewriters whose conditions hold.
         not_found: A list to extend by one line for each rewritten name that no loaded module has.
-        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
+        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
         active: The selected rewriters, which :meth:`enter` activates.
@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return the functions that a mode receives for a torch function; a patch for any other."""
+    """Return what to intercept: functions that a torch function mode receives, else a patch."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',
@@ -101,7 +101,7 @@ def _resolve_subject(
 
 
 def _find_mode_functions(resolved: ResolvedName) -> tuple[Callable[..., object], ...]:
-    """Return the functions that a mode receives for a torch function; empty for other functions."""
+    """Return what a torch function mode receives for a function; empty if it receives nothing."""
     value = resolved.value
     # For torch.ops.my_ops.nms a model may call an overload: torch.ops.my_ops.nms.default.
     if type(value).__module__ == "torch._ops":
@@ -132,7 +132,7 @@ def _get_subject_patch(resolved: ResolvedName) -> Patch:
 
 @functools.cache
 def _find_dispatched(method: Callable[..., object]) -> Callable[..., object]:
-    """Return the function that a mode receives for a method, as ``remainder`` for ``__mod__``."""
+    """Return what a torch function mode receives for a method: ``remainder`` for ``__mod__``."""
     from enginebay.rewriting.torch_mode import dispatched_function
 
     return dispatched_function(method)

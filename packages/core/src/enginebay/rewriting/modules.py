@@ -42,7 +42,7 @@ class ModuleRewriters:
     Args:
         rewriters: The module rewriters whose conditions hold.
         not_found: A list to extend by one line for each rewritten name that no loaded module has.
-        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
+        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
         active: The selected rewriters, which :meth:`enter` uses.

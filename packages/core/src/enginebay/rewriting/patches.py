@@ -1,4 +1,4 @@
-"""Patches replace functions and methods in place, with an effect only in threads with a rewriter.
+"""Patches replace functions and methods in place, but affect only threads that rewrite them.
 
 Of a function written in Python, only the code object is replaced. Thereby all aliases change too:
 names imported elsewhere, bound methods stored on an instance, closures, defaults. Other objects,
@@ -42,7 +42,7 @@ patch_lock = threading.RLock()
 
 
 class Patch:
-    """Base class of patches: one change of a function that the contexts of all threads share.
+    """Base class of patches. A patch changes one function, for the contexts of all threads.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.
@@ -57,7 +57,7 @@ class Patch:
         self.users: set[object] = set()
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:
-        """Return ``ctx.origin_func``: calls the rewriter of an outer context, else the original."""
+        """Return ``ctx.origin_func``: it calls the function's next rewriter, or the original."""
 
         def origin_func(*args: object, **kwargs: object) -> object:
             return (rewriter.outer or self.original)(*args, **kwargs)
@@ -180,7 +180,7 @@ def get_patch(resolved: ResolvedName, code_patch: type[CodePatch] = CodePatch) -
 
 @contextmanager
 def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
-    """Install patches for the block; several contexts and threads may share them.
+    """Install patches inside the ``with`` statement; contexts and threads may share them.
 
     Yields:
         The installed patches, in the order of ``patches``. If another context has already
@@ -225,7 +225,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
 
 def _unwrap_function(value: object) -> FunctionType | None:
-    """Return a Python function, or the Python function in a descriptor; None for other values."""
+    """Return the value if it is a Python function, or the function in a descriptor; else None."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
@@ -298,7 +298,7 @@ def _wrap_in_descriptor_like(value: object, function: Callable[..., object]) -> 
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Store in each patch the attributes of all loaded modules that hold the value to replace."""
+    """Find the attributes of loaded modules whose value a patch replaces; store them in it."""
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []

@@ -23,7 +23,7 @@ _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
 
 def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
-    """Return the nodes that the exporter cannot translate even after its own decompositions.
+    """Decompose a program as the exporter does; return the nodes that it still cannot translate.
 
     Args:
         program: The program.
@@ -55,7 +55,7 @@ def operator_name(node: Node) -> str:
 def placeholder_translations(
     nodes: Iterable[Node],
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return for each node's operator a function that adds a placeholder node to the ONNX graph."""
+    """Return operator of a node → a function that adds a placeholder node to the ONNX graph."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 

@@ -62,7 +62,7 @@ class Context(Target, frozen=True, kw_only=True):
     A lowering receives a :class:`~enginebay.authors.LoweringContext` instead.
 
     Attributes:
-        origin_func: The original function, called with the same arguments except ``ctx``. For a
+        origin_func: The original function, which takes the same arguments but no ``ctx``. For a
             module rewriter it is the original module.
     """
 
@@ -102,7 +102,7 @@ class Rewriter:
 
     @property
     def condition(self) -> str:
-        """The conditions as text, such as ``backend ncnn, torch>=2.9``; else ``always``."""
+        """The conditions as text, such as ``backend ncnn, torch>=2.9``; ``always`` without any."""
         parts = [f"backend {self.backend}"] if self.backend else []
         parts += [f"ir {self.ir}"] if self.ir else []
         parts += [f"{name}{specifier}" for name, specifier in self.versions.items()]
@@ -117,7 +117,7 @@ class Rewriter:
 
     @property
     def operator(self) -> str:
-        """The operator that is replaced, as in ``torch.ops``; ``name`` if none is replaced."""
+        """The replaced operator as in ``torch.ops``; ``name`` if no torch operator is replaced."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:

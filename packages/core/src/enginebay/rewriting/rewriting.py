@@ -145,8 +145,8 @@ def rewrite(
     """Return a context manager that activates rewriters in this thread.
 
     Args:
-        model: The model whose modules may be replaced; export the context's ``.model``. Without a
-            model, module rewriters are no-ops.
+        model: The model whose modules may be replaced. Export the attribute ``.model`` of the
+            returned context. Without a model, module rewriters are no-ops.
         backend: The backend that the model is exported for.
         ir: The kind of IR that the model is exported to.
         rewriters: The sets to select from, in addition to core's own.
@@ -166,7 +166,7 @@ def rewrite(
         A context manager with the attributes ``.model`` and ``.report``.
 
     Raises:
-        RewriterError: At the start of the block, before any change: two rewriters are equally
+        RewriterError: When the context is entered, before any change: two rewriters are equally
             specific, a name refers to an object of a wrong type, or ``strict`` is True and the
             report would have a line on a problem.
     """

@@ -37,7 +37,7 @@ def select_most_specific(
 
     Args:
         candidates: Key, such as a function → all rewriters for this key.
-        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
+        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Raises:
         RewriterError: Two rewriters for one key are equally specific.
@@ -78,7 +78,7 @@ def drop_outranked(
 def list_rewriters(
     rewriters: Iterable[Iterable[Rewriter]], *, backend: str, ir: IRKind = "onnx"
 ) -> dict[Rewriter, Rewriter | None]:
-    """Return the rewriters for a backend; for each name, the most specific one comes first.
+    """Return the rewriters for a backend; of several for the same name, the most specific is first.
 
     Args:
         rewriters: The sets to select from.
@@ -87,8 +87,9 @@ def list_rewriters(
 
     Returns:
         Rewriter → the rewriter that is used instead; None if the rewriter itself may be used. A
-        ``check`` and the ``needs`` of a lowering are only evaluated during an export. A rewriter
-        with one of them may therefore be used, and so may the next rewriter for the same name.
+        ``check`` and the ``needs`` of a lowering are only evaluated during an export. Until
+        then, a rewriter that has a ``check`` or ``needs`` is possible, as is the next rewriter for
+        the same name.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}

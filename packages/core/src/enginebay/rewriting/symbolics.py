@@ -25,7 +25,7 @@ class SymbolicRewriters:
         target: The target that the model is exported for.
         not_found: A list to extend by one line for each rewritten name that no loaded module has.
         not_served: A list to extend by one line for each symbolic that the exporter cannot use.
-        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
+        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
         active: The selected rewriters, which :meth:`enter` activates.
@@ -99,7 +99,7 @@ class SymbolicRewriters:
             watch_constants(undo, operators, self._refuse_symbolic)
 
     def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> None:
-        """Raise if the caller declared a symbolic that the exporter cannot use; else add a line."""
+        """Raise if the caller declared the unusable symbolic; else add a line to ``not_served``."""
         others = [
             name
             for name, why_never_met in _exporter_checks().items()

@@ -1,4 +1,4 @@
-"""Dictionaries with one content for one thread, and another content for all other threads."""
+"""Dictionaries whose content in one thread differs from the content in all other threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 # It derives from dict only for torch's isinstance checks; the base's storage is never used.
 class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignore[metaclass,misc]  # its order of bases works at run time
-    """A dictionary with separate contents for the thread that creates it and for other threads.
+    """A dictionary with one content for the thread that creates it, and one for all other threads.
 
     Args:
         base: The content for the other threads.
@@ -91,8 +91,8 @@ def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
 
     Args:
         module: The module.
-        undo: An exit stack that the caller must close. Changes of the dictionary that are not
-            reverted by then affect all threads.
+        undo: An exit stack that the caller must close. After that, all threads share one dictionary
+            again; it has the changes that were not reverted before.
 
     Raises:
         RewriterError: Another thread is rewriting the module.

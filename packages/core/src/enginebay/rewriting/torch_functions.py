@@ -4,8 +4,8 @@ Such a function first checks for a torch function mode; if there is one, the fun
 to the mode. While the mode runs, torch removes it from the stack, so that the mode misses the calls
 in the function's body, such as ``F.scaled_dot_product_attention`` in
 ``F.multi_head_attention_forward``. Inside a ``rewrite`` context these checks therefore return False
-for our mode: the function runs directly, and the mode receives the calls in the body. A function
-that has a rewriter is patched like any other Python function.
+for the mode of this package: the function runs directly, and the mode receives the calls in the
+body. A function that has a rewriter is patched like any other Python function.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class TorchFunctionPatch(CodePatch):
     """The patch of a torch function that is written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
-        """Return the patched function: ``call`` then selects the outer rewriter or the original."""
+        """Return the patched function: its ``call`` selects the next rewriter or the original."""
         return self.function
 
     def call(self, /, *args: object, **kwargs: object) -> object:
-        """Call this thread's innermost rewriter that is not running already, or the original."""
+        """Call this thread's innermost rewriter that is not already running; else the original."""
         thread = thread_rewriters()
         rewriter = thread.table.get(self.key)
         while rewriter is not None and rewriter in thread.running:
@@ -73,7 +73,7 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """Replaces torch's checks for overrides by checks that ignore modes if ours is innermost."""
+    """Replaces torch's override checks by checks that ignore modes while our mode is innermost."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))
@@ -88,7 +88,7 @@ class OverrideChecks(Patch):
 
 
 def checks_for_modes(function: FunctionType) -> bool:
-    """Return True for a function of torch that is written in Python and passes itself to modes."""
+    """Return True for a torch function in Python that passes itself to torch function modes."""
     checks = _CHECKS.keys() & function.__code__.co_names
     return bool(checks) and function.__globals__.get("__name__") in _MODULES
 

@@ -42,7 +42,7 @@ _EXPORTERS_OWN_WORK = (
 
 
 class RewriteMode(TorchFunctionMode):
-    """Calls a rewriter instead of a torch function if the thread has a rewriter of this function.
+    """Torch function mode that calls a thread's rewriters instead of torch functions.
 
     torch removes a mode from the stack while ``__torch_function__`` runs. This mode pushes itself
     again while a rewriter runs, so that functions called by the rewriter are intercepted too.
@@ -82,7 +82,7 @@ class RewriteMode(TorchFunctionMode):
 
 
 def intercept_functions(undo: ExitStack) -> None:
-    """Intercept the torch functions of this thread until ``undo`` is closed."""
+    """Intercept this thread's calls of torch functions until ``undo`` is closed."""
     rewriters = thread_rewriters()
     undo.callback(_release_mode, rewriters)
     rewriters.mode_users += 1
@@ -150,7 +150,7 @@ def _call_without_mode(original: Callable[_P, _T], /, *args: _P.args, **kwargs: 
 
 @contextlib.contextmanager
 def _pause_mode() -> Iterator[None]:
-    """Remove our mode, but not the modes above it, from this thread's stack during the block."""
+    """Inside the ``with`` statement, remove only our mode from this thread's stack of modes."""
     rewriters = thread_rewriters()
     mode = rewriters.mode
     above = None if mode is None else _remove_from_stack(mode)

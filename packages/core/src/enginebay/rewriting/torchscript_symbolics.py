@@ -80,7 +80,7 @@ class OperatorPatch(Patch):
                 group.remove_custom(opset)
 
     def original(self, g: GraphContext | SymbolicGraph, *args: object, **kwargs: object) -> object:
-        """Call the running exporter's own symbolic of the operator, and return the result."""
+        """Call the current exporter's own symbolic of the operator, and return the result."""
         symbolic = g.original if isinstance(g, SymbolicGraph) else self._torchscript_original(g)
         if symbolic is None:
             raise RewriterError(
@@ -112,13 +112,13 @@ class FunctionPatch(AttributePatch):
 
 
 def patch_symbolic(function: type, name: str) -> Patch:
-    """Return the patch of an autograd function's ``symbolic``, also if it has no symbolic yet."""
+    """Return a patch that replaces an autograd function's ``symbolic``, or adds a missing one."""
     symbolic = find_attribute(function, "symbolic")
     return FunctionPatch(function, name) if symbolic is None else get_patch(symbolic)
 
 
 def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
-    """Return the replacement of a symbolic, wrapped to parse arguments by ``arg_descriptors``."""
+    """Return a symbolic's replacement; it parses arguments if there are ``arg_descriptors``."""
     descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
         return rewriter.replacement
@@ -156,7 +156,7 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Until ``undo`` is closed, call ``refuse`` if an export folds all nodes of a symbolic."""
+    """Until ``undo`` is closed, call ``refuse`` if an export folds all nodes of an operator."""
     import torch
 
     by_kind = {add_namespace(each.name): each for each in rewriters}

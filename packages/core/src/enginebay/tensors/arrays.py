@@ -1,7 +1,7 @@
 """Conversion between NumPy arrays and torch tensors; it imports torch only if necessary.
 
 A torch tensor exists only in a process that has imported torch. So ``sys.modules`` tells whether a
-value can be one, and inference on NumPy arrays never imports torch.
+value can be a torch tensor, and inference on NumPy arrays never imports torch.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _ONNX_NAMES = {"keys": "key", "values": "value"}
 
 
 def cache_items(cache: object) -> list[tuple[str, object]]:
-    """Return the layers of a cache, each with its index, or the tensors of a layer with names."""
+    """Return a cache as pairs of index and layer, or a cache layer as pairs of name and tensor."""
     items: list[tuple[str, object]] = []
     for attribute in _tensor_attributes(cache):
         part = getattr(cache, attribute)
@@ -26,10 +26,10 @@ def cache_items(cache: object) -> list[tuple[str, object]]:
 
 
 def rebuild_cache(cache: Any, parts: Sequence[object]) -> object:
-    """Return a copy of a cache with other layers, or of a cache's layer with other tensors.
+    """Return a copy of a cache or a cache layer, in which ``parts`` replace the layers or tensors.
 
     Args:
-        cache: The cache or the layer.
+        cache: The cache or the cache layer.
         parts: The new layers or tensors, in the order of :func:`cache_items`.
     """
     clone = copy.copy(cache)
@@ -55,7 +55,7 @@ def is_cache(value: object) -> bool:
 
 
 def _tensor_attributes(cache: object) -> list[str]:
-    """Return the attributes that may contain tensors: all but private ones and constants."""
+    """Return the names of the attributes that may contain tensors: not private, not constant."""
     return [
         name
         for name, part in vars(cache).items()

@@ -62,7 +62,7 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
     """Parse the texts of several options ``--input``; see :func:`parse_input`.
 
     Raises:
-        InputError: One of the texts cannot be parsed, or two name the same input.
+        InputError: One of the texts cannot be parsed, or two of them are for the same input.
     """
     inputs: dict[str, TensorSpec | NumpyArray] = {}
     for text in texts:
@@ -143,7 +143,7 @@ def random_inputs(
         below: Input name → exclusive bound of its integers (default: 2).
 
     Raises:
-        InputError: A size is dynamic, or the dtype has no random values (``string``).
+        InputError: A size is dynamic, or no values can be generated for the dtype (``string``).
 
     Example:
         >>> random_inputs([TensorSpec("mask", "bool", (3,))])["mask"].dtype

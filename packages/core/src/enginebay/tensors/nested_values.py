@@ -38,7 +38,7 @@ def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tu
 
 
 def output_leaves(result: object, *, caches: bool = True) -> Iterator[tuple[str, object]]:
-    """Yield every leaf of a forward's result with its path.
+    """Yield every leaf of the value that a forward returned, with the path of the leaf.
 
     A single tensor has the path ``output``; the entries of a list or tuple have ``output_0`` ….
 

@@ -1,4 +1,4 @@
-"""Arrays in a form for MessagePack, which sends them to another process without pickle."""
+"""Arrays as MessagePack values, which can be sent to another process without pickle."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Recorded samples: inputs and the original model's outputs for them, in one ``.npz`` file.
 
-An artifact contains them, so that it can be verified on another machine without the model and
-without torch.
+An artifact contains its samples, so that it can be verified on another machine without the model
+and without torch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Sample(NamedTuple):
     Attributes:
         inputs: Input name → array.
         outputs: Output name → array.
-        kind: ``example``: the caller's example, also resized; ``item``: an item of a data set;
+        kind: ``example``: the caller's example, or inputs of other sizes that must be accepted;
+            ``item``: an item of a data set;
             ``probe``: generated inputs, similar to the example; ``non_finite``: the example with
             NaN and infinity, for which an artifact's outputs may differ.
     """

@@ -1,4 +1,4 @@
-"""The rewriters that core ships, for every backend.
+"""Core's own rewriters, which apply to every backend.
 
 Each rewriter replaces a function that a current exporter refuses or translates wrongly.
 ``docs/rewriters.md`` lists the failures with the versions of torch; tests reproduce them. No

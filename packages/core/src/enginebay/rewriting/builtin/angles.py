@@ -18,7 +18,7 @@ rewriters.lowering("aten.atan2", ir="onnx")(atan2)
 
 @rewriters.lowering("aten.angle", ir="onnx", needs=("complex",))
 def angle(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Return the angle by atan2: exporters' translations return −π for a negative number, not π."""
+    """Return atan2(imag, real); for a negative real number, exporters return −π instead of π."""
     import torch
 
     return torch.atan2(x.imag, x.real)

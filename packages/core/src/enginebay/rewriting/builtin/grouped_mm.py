@@ -34,10 +34,10 @@ def grouped_mm(
     *args: object,
     **kwargs: object,
 ) -> object:
-    """Multiply each row (S×K) by every matrix (G×K×N), and select the product for the row's group.
+    """Multiply all rows (S×K) by each of G matrices (K×N); select each row's result by its group.
 
-    This needs G times as many multiplications, but no shape depends on values. Rows after the last
-    group, which torch leaves undefined, are zeros.
+    This requires G times as many multiplications, but no shape depends on values. torch leaves the
+    rows after the last group undefined; here they are zeros.
     """
     import torch
 

@@ -35,7 +35,7 @@ _RANKS = {
 
 def _with_batch(rank: int) -> Callable[..., object]:
     def with_batch(ctx: Context, g: OnnxGraph, input: Any, *args: object) -> object:
-        """Add the operator's nodes between nodes that add and remove a batch dimension of 1."""
+        """Add nodes that insert a batch dimension, apply the operator, and remove the dimension."""
         if input.type().dim() != rank:
             return ctx.origin_func(g, input, *args)
         results = ctx.origin_func(g, _add_batch(g, input), *args)

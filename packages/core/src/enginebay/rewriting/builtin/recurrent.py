@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 # TorchScript, pnnx and ncnn refuse it.
 @rewriters.function("torch.lstm")
 def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: object) -> object:
-    """Project the outputs after each layer, and multiply the recurrent weights by W_hr.
+    """Run an LSTM without projection, and multiply its outputs by the projection weights W_hr.
 
     A hidden state is h = W_hr·r, where r is the state before the projection. The recurrent product
-    W_hh·h is thus (W_hh·W_hr)·r. The initial hidden state is given as h, not as r: h is therefore
-    concatenated to the first step of the input, with the weights W_hh.
+    W_hh·h is thus (W_hh·W_hr)·r, and W_hh·W_hr are the recurrent weights of the new LSTM. The
+    initial hidden state is an h for which no r is known. It is therefore concatenated to the first
+    step of the input, and W_hh to the input weights.
     """
     import torch
 

@@ -25,7 +25,7 @@ def scatter_mean(
     *,
     include_self: bool = True,
 ) -> Tensor:
-    """Divide the sum by the number of values; the exporter's "mean" only assigns the values."""
+    """Compute "mean" as sum / count for each element; the exporter would only assign the values."""
     import torch
 
     if reduce != "mean" or not x.dtype.is_floating_point:

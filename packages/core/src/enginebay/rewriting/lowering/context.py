@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """``value_of`` was called for a tensor that is not constant; becomes a RewriterError."""
+    """``value_of`` was called for a tensor that is not constant; core raises a RewriterError."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):
-    """The first argument of every lowering: the target, and facts about the graph's values.
+    """The first argument of every lowering: the target, and facts about the graph's tensors.
 
     It has the attributes of :class:`~enginebay.rewriting.rewriter.Target` and ``origin_op``. While
     a graph is lowered, tensors have the shape and the dtype that they have in the model, but no

@@ -25,9 +25,11 @@ def decompose(
     """Return a program in which decompositions replace the operators in ``table``.
 
     Args:
-        program: The program; constants that decompositions create are added to this program too.
+        program: The program. Constants that decompositions create are added to this program and to
+            the returned program.
         table: Operator → decomposition.
-        values: The constants of the program; the fake tensors of the new graph are added.
+        values: The constants of the program. The fake tensors that stand for these constants in the
+            new graph are stored in it.
 
     Raises:
         ExportError: A constant of the program has no data.
@@ -60,7 +62,7 @@ def decompose(
 def _check_constants(program: ExportedProgram) -> None:
     """Raise an ExportError for a constant without data, with which torch would crash (SIGSEGV).
 
-    In strict mode, torch.export makes such a constant of ``parameter.data``. In its default mode,
+    In strict mode, torch.export turns ``parameter.data`` into such a constant. In its default mode,
     torch.export itself raises an error.
     """
     from torch._subclasses.fake_tensor import FakeTensor

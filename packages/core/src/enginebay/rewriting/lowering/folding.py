@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Replace a node by its value if the node is computed only from buffers and constants.
+    """Replace each node that is computed only from buffers and constants by its value.
 
     Args:
         program: The program to change.
-        operators: The engine's operators; a node of one of them without inputs is not replaced.
+        operators: The operators that the engine supports. A node without inputs is not replaced if
+            its operator is among them.
     """
     # Not nodes computed from weights: if the weight is used elsewhere too, it would be stored
     # twice. Nor those without inputs, such as a tensor of zeros, if the engine can fill them.
@@ -44,9 +45,9 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 
 
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
-    """Replace a constant node by its value if the exporter cannot translate the node's operator.
+    """Replace each constant node by its value if the exporter cannot translate the operator.
 
-    An example is the matrix inverse with which an orthogonal weight is computed.
+    An example is the matrix inverse from which an orthogonal weight is computed.
 
     Args:
         program: The program to change.
@@ -93,7 +94,7 @@ def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Tensor]) -> None
 
 
 def replace_node(program: ExportedProgram, node: Node, other: Node) -> None:
-    """Replace a node by another node in all nodes that read it and in the program's outputs."""
+    """Make all readers of a node, and the program's outputs, use another node instead."""
     from torch.export.graph_signature import TensorArgument
 
     node.replace_all_uses_with(other)

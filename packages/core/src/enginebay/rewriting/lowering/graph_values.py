@@ -48,10 +48,10 @@ class GraphValues:
         return cls(inputs, named)
 
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
-        """Set the fake tensors (by name) that stand for constants while the new graph is recorded.
+        """Store the fake tensors (by name) that stand for constants while a new graph is recorded.
 
-        The fake tensors identify the inputs of the new graph, whose order may differ from the
-        order in the program.
+        They tell which input of the new graph is which constant: the order of the inputs may differ
+        from their order in the program.
         """
         self._fake_tensors = fake_tensors
 
@@ -113,7 +113,7 @@ class GraphValues:
         return value
 
     def value_at(self, node: Node) -> Any:
-        """Return a node's value; None if it depends on the inputs of the model."""
+        """Return a node's value; None if the value depends on the inputs of the model."""
         pending = [] if node in self._known else [node]
         while pending:  # not recursive: graphs are deeper than Python's stack
             last = pending[-1]
@@ -126,7 +126,7 @@ class GraphValues:
         return self._known[node]
 
     def _compute_node(self, node: Node) -> object:
-        """Run a node's operator; return None if it depends on the model's inputs."""
+        """Return the value of a node; None if this value depends on the model's inputs."""
         import torch
         from torch.fx.node import map_arg
 
@@ -178,7 +178,7 @@ def find_node(x: torch.Tensor) -> Node | None:
 
 
 def constant(values: object, device: torch.device) -> torch.Tensor:
-    """Return numbers, an array or a tensor as a constant of the graph that is being recorded."""
+    """Add numbers, an array or a tensor to the recorded graph as a constant; return this tensor."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 

@@ -35,7 +35,8 @@ class LoweredOperator:
         active: The lowering of the operator.
         origin: The lowering or decomposition that ``ctx.origin_op`` calls; None to keep the
             operator in the graph.
-        fallback: The lowering for calls to which ``active`` does not apply; None for ``origin``.
+        fallback: The lowering for calls to which ``active`` does not apply; None to use
+            ``origin``.
         fields: The fields of the target, which become attributes of ``ctx``.
         values: The constants of the graph.
     """
@@ -102,7 +103,7 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return the constant result of an operator that the engine does not support, else None."""
+        """Return an unsupported operator's result as constants; None if it must be lowered."""
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -140,7 +141,7 @@ class LoweredOperator:
             self._use_origin = before
 
     def _expected_result(self, args: Args, kwargs: Kwargs) -> object:
-        """Return the result without the lowering, as fake tensors (dtypes and shapes only)."""
+        """Return what ``ctx.origin_op`` would return, as fake tensors: only dtypes and shapes."""
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
         from torch.utils._pytree import tree_map
 
@@ -202,7 +203,7 @@ def _has_fixed_sizes(args: Args, kwargs: Kwargs) -> bool:
 
 
 def _count_writes(args: Args, kwargs: Kwargs) -> list[int]:
-    """Return the number of in-place writes to each tensor; the functional graph hides writes."""
+    """Return the number of in-place writes to each tensor; the recorded graph does not tell it."""
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
     from torch.utils._pytree import tree_leaves
@@ -243,7 +244,7 @@ def _format_count(values: list[object]) -> str:
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """Remove the graph that torch appends to the message of a RewriterError in the block."""
+    """If the ``with`` statement raises a RewriterError, remove the graph that torch appended."""
     try:
         yield
     except RewriterError as err:

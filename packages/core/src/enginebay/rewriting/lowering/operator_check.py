@@ -1,4 +1,4 @@
-"""Check that the engine supports every operator of a lowered graph; errors name model lines."""
+"""Check that the engine supports every operator of a lowered graph."""
 
 from __future__ import annotations
 

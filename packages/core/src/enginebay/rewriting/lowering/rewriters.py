@@ -44,14 +44,14 @@ class LoweringRewriters:
         fields: The fields of the target, which become attributes of ``ctx``.
         not_found: A list to extend by one line for each operator that torch does not have.
         not_served: A list to extend by one line for each operator that no captured graph contains.
-        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
+        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
         operators: The operators that the engine supports; None if the backend does not list them.
 
     Raises:
         RewriterError: Two lowerings are equally specific, or the backend's list of unsupported
-            operators has a name that is not an operator.
+            operators contains an invalid name.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings that have fired, or that apply also to supported operators."""
+        """The selected lowerings; lowerings for unsupported operators only if they have fired."""
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -118,7 +118,7 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return operator → lowerings, including operators that the exporter cannot translate."""
+        """Return operator → its lowerings, also for operators for which ``known`` returns False."""
         return {**self._select_untranslated(known), **self._winners}
 
     def _select_untranslated(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
@@ -132,7 +132,7 @@ class LoweringRewriters:
 
     @property
     def fired(self) -> int:
-        """The total number of times that lowerings have fired, outer contexts included."""
+        """How often lowerings of this context and of enclosing contexts have fired, in total."""
         outer = self._outer_context()
         return sum(each.count for each in self.active) + (0 if outer is None else outer.fired)
 
@@ -167,7 +167,9 @@ class LoweringRewriters:
         decompositions: Mapping[OpOverload, Callable[..., object]],
         known: Known | None = None,
     ) -> dict[OpOverload, LoweredOperator]:
-        """Return a decomposition table for one graph, including the lowerings of outer contexts.
+        """Return a decomposition table for one graph, with all lowerings active in this thread.
+
+        These are the lowerings of this ``rewrite`` context and of the contexts that enclose it.
 
         Args:
             values: The constants of the graph.
@@ -203,7 +205,7 @@ class LoweringRewriters:
     def _decompose(
         self, original: object, /, program: ExportedProgram, registry: ONNXRegistry
     ) -> ExportedProgram:
-        """Return a program decomposed as by the default exporter, with lowerings in its table."""
+        """Return the program after the default exporter's decompositions and the lowerings."""
         del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
 
@@ -325,5 +327,5 @@ _DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:
-    """Return the lowerings of the thread's innermost ``rewrite`` context; None outside of any."""
+    """Return the lowerings of the thread's innermost ``rewrite`` context; None without one."""
     return _layers.entered[-1] if _layers.entered else None

@@ -1,7 +1,7 @@
 """Capture of TorchScript as a graph of ATen operators; ``torch.export`` accepts only Python code.
 
 A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. Other nodes
-are computed once and become constants. Sizes are constants too: those of the example inputs.
+are computed once and become constants. All sizes become constants too: the example inputs' sizes.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _creates_tensor(kind: str) -> bool:
 
 
 def _find_memory_owner(node: ScriptNode) -> str | None:
-    """Return the name of the input that shares memory with a node's outputs; None without one."""
+    """Return the name of a node's input that shares memory with its outputs; None if none does."""
     import torch
 
     kind = node.kind()

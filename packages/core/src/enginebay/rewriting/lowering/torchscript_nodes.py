@@ -83,7 +83,7 @@ def _has_data(value: object) -> bool:
 
 
 def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
-    """Return repeated elements by an index; ``repeat_interleave`` would have an unknown size."""
+    """Compute ``repeat_interleave`` by an index lookup, so that the size of the result is known."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 

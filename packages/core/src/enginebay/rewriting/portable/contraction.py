@@ -164,7 +164,7 @@ def _contract_pair(
     """Contract two operands of ``einsum`` by a batched matrix product, or an elementwise one.
 
     ``left`` has one letter for each dimension of ``a``, and ``right`` for each dimension of ``b``.
-    Dimensions in both that are not in ``later`` are summed over. The function returns the result
+    Letters in both, but not in ``later``, are summed over. The function returns the result
     and the letters of its dimensions.
     """
     batch = [letter for letter in left if letter in right and letter in later]

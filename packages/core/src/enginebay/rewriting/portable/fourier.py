@@ -90,7 +90,7 @@ def to_real(
 
 
 def _center_window(window: Tensor | None, win_length: int | None, n_fft: int, x: Tensor) -> Tensor:
-    """Return a window of length ``n_fft``, zero-padded on both sides; ones without a window."""
+    """Pad a window with zeros on both sides to the length ``n_fft``; the default window is ones."""
     length = n_fft if win_length is None else win_length
     if window is None:
         window = torch.ones(length, dtype=x.real.dtype, device=x.device)

@@ -219,7 +219,7 @@ def masked_scatter(ctx: LoweringContext, x: Tensor, mask: Tensor, source: Tensor
 def repeat_interleave(
     ctx: LoweringContext, repeats: Tensor, *, output_size: int | None = None
 ) -> Tensor:
-    """Return for each output position the number of inputs whose repetitions end before it."""
+    """Return for each output position how many inputs have all their repetitions before it."""
     size = output_size if output_size is not None else int(ctx.value_of(repeats).sum())
     ends = repeats.cumsum(0)
     positions = torch.arange(size, device=repeats.device).unsqueeze(-1)

@@ -29,7 +29,7 @@ def _apply_separable(
 
     Args:
         x: The image.
-        sizes: The sizes of the last dimensions of the result, which the operator resizes.
+        sizes: The new sizes of the last dimensions; the operator resizes only these dimensions.
         resize_axis: Takes the position of a dimension in ``sizes``, and an image in which all other
             of these dimensions have size 1; returns the image resized along this dimension.
     """
@@ -126,7 +126,7 @@ def replication_pad(ctx: LoweringContext, x: Tensor, padding: Sequence[int]) -> 
 def _pad_by_index(
     x: Tensor, padding: Sequence[int], inside: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
-    """Return a padded image by an index lookup; ``inside`` maps indices into the image."""
+    """Pad an image by an index lookup; ``inside`` gives the index of the pixel to repeat."""
     for position in range(len(padding) // 2):
         dim = x.ndim - 1 - position
         before, after = padding[2 * position : 2 * position + 2]
@@ -144,7 +144,7 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """Convolve with one kernel for each element of the window; each kernel selects its element."""
+    """Convolve with one kernel for each window element; the kernel selects only this element."""
     images = x if x.ndim == 4 else x.unsqueeze(0)
     channels = images.shape[1]
     result = torch.conv2d(
@@ -195,7 +195,7 @@ def col2im(
 
 
 def _selecting_kernels(x: Tensor, channels: int, kernel_size: Sequence[int]) -> Tensor:
-    """Return one kernel for each channel and window element, which selects that element."""
+    """Return kernels: for each channel and window element, one that selects only this element."""
     count = math.prod(kernel_size)
     kernels = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
     return kernels.repeat(channels, 1, 1, 1)
@@ -210,7 +210,7 @@ def grid_sampler(
     padding_mode: int,
     align_corners: bool,
 ) -> Tensor:
-    """Compute samples as weighted sums of all pixels, by a matrix product; for finite numbers."""
+    """Compute samples as weighted sums of all pixels (finite numbers only), by a matrix product."""
     if interpolation_mode == _CUBIC:
         result: Tensor = ctx.origin_op(x, grid, interpolation_mode, padding_mode, align_corners)
         return result

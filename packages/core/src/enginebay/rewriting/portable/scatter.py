@@ -44,8 +44,9 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``x`` with a part replaced: all of ``dim``, and the index's size in other dimensions.
+    """Return ``x`` with the part replaced to which the index can refer.
 
+    This part is complete along ``dim``, and has the size of the index in all other dimensions.
     ``write`` takes the part with ``dim`` as the last dimension, and returns its replacement.
     """
     # scatter allows an index that is smaller than x: the rest of x is unchanged.
@@ -176,7 +177,8 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
         x: ``[size, …]``.
         positions: For each new row, the index of the row of ``x`` to change, ``[count]``.
         rows: The new rows, ``[count, …]``.
-        accumulate: True to add the new rows; False to replace rows, by the last new row for each.
+        accumulate: True to add the new rows; False to replace rows. If several new rows have the
+            same position, all are added, but only the last one replaces.
     """
     size = x.shape[0]
     if not positions.numel():
@@ -191,7 +193,7 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Return ``x`` with slices along ``dim`` replaced or added to, as by :func:`_put_rows`."""
+    """Return ``x`` after :func:`_put_rows` with the slices along ``dim`` as rows."""
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
         return result.reshape(())

@@ -119,7 +119,7 @@ def linalg_det(ctx: LoweringContext, a: Tensor) -> Tensor:
 
 @lowers("_linalg_slogdet", open_sizes=True)
 def _linalg_slogdet(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the sign and the logarithm of the determinant, which is the product of the pivots."""
+    """Return the determinant's sign and logarithm; torch's other two results are zeros here."""
     _, product = _gauss_jordan(a, a[..., :0])
     pivots = torch.zeros_like(a[..., 0], dtype=torch.int32)
     return product.sign(), product.abs().log(), torch.zeros_like(a), pivots

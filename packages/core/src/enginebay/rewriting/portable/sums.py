@@ -92,7 +92,7 @@ def _running_extreme(
     extreme: Callable[[Tensor, Tensor], Tensor],
     wins: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return the cumulative maximum or minimum, and its last index; a NaN counts as the extreme."""
+    """Return the cumulative maximum or minimum (NaN after a NaN), and its last index."""
     if is_open(x, dim):
         original: tuple[Tensor, Tensor] = ctx.origin_op(x, dim)
         return original
