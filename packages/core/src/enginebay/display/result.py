@@ -64,7 +64,7 @@ class Result:
 
 
 def document(record: object) -> dict[str, Any]:
-    """Return a result, or a dict with results, as plain JSON values and the schema version."""
+    """Return a result or a dict as plain JSON values, with a key for the schema version."""
     import msgspec
 
     # Through JSON, which turns tuples into lists and keys into texts.

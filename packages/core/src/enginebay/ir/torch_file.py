@@ -56,8 +56,8 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     """Load an exported program.
 
     Returns:
-        The program and the IR. If another tool wrote the file, an input has its name from the
-        graph. An output then has as its name the path in the value that the program returns.
+        The program and the IR. If another tool wrote the file, the names of the inputs are those
+        in the graph, and the name of an output is its path in the value that the program returns.
 
     Raises:
         ModelSourceError: The file is missing, damaged or not an exported program.

@@ -1,4 +1,4 @@
-"""The active rewriters of a thread: one layer for each ``rewrite`` context entered."""
+"""The active rewriters of a thread: one layer for each active ``rewrite`` context."""
 
 from __future__ import annotations
 

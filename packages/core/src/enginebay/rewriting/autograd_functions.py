@@ -1,6 +1,6 @@
 """Symbolics of autograd functions in models that are captured by torch.export.
 
-torch.export would inline the calls of an autograd function, so that its symbolic had no effect.
+torch.export would inline the calls of an autograd function, and thus ignore its symbolic.
 Here, each call of an autograd function with a symbolic is captured as one custom operator. The
 default exporter translates this operator by the symbolic. The TorchScript exporter supports
 autograd functions itself: for this exporter, the original calls are restored in the captured graph.

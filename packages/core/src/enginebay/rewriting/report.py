@@ -38,7 +38,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> str:
-        """The report's line on a rewriter that was not selected."""
+        """The report's line about this rewriter, for a rewriter that was not selected."""
         return f"{self.kind} {self.name}: {self.origin} was not used, {self.lost_to} has priority"
 
 

@@ -87,9 +87,8 @@ def list_rewriters(
 
     Returns:
         Rewriter → the rewriter that is used instead; None if the rewriter itself may be used. A
-        ``check`` and the ``needs`` of a lowering are only evaluated during an export. Until
-        then, a rewriter that has a ``check`` or ``needs`` is possible, as is the next rewriter for
-        the same name.
+        ``check`` and the ``needs`` of a lowering are only evaluated during an export. If they
+        are false, the next rewriter for the same name is used: None therefore stands for both.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}

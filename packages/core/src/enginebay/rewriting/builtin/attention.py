@@ -47,7 +47,7 @@ def _torchscript_without_attention(target: Target) -> bool:
 def with_repeated_heads(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Call the original with repeated heads and the mask in the query's dtype (TorchScript)."""
+    """Repeat the heads, cast the mask to the query's dtype, and call the original (TorchScript)."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
         mask, is_causal = _mask_to_add(query, key, mask), False

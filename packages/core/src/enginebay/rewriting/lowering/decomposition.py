@@ -29,7 +29,7 @@ def decompose(
             the returned program.
         table: Operator → decomposition.
         values: The constants of the program. The fake tensors that stand for these constants in the
-            new graph are stored in it.
+            new graph are stored in this object.
 
     Raises:
         ExportError: A constant of the program has no data.

@@ -103,7 +103,7 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return an unsupported operator's result as constants; None if it must be lowered."""
+        """Return an unsupported operator's result as constants; None to call the lowering."""
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -203,7 +203,7 @@ def _has_fixed_sizes(args: Args, kwargs: Kwargs) -> bool:
 
 
 def _count_writes(args: Args, kwargs: Kwargs) -> list[int]:
-    """Return the number of in-place writes to each tensor; the recorded graph does not tell it."""
+    """Count the in-place writes to each tensor; the recorded graph does not show writes."""
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
     from torch.utils._pytree import tree_leaves

@@ -58,7 +58,7 @@ def lower_program(
 
     Raises:
         RewriterError: A lowering raises, or returns a result of another dtype or shape.
-        LackingOperatorsError: The result has operators that the engine does not support.
+        LackingOperatorsError: The lowered program has operators that the engine does not support.
     """
     import torch
 

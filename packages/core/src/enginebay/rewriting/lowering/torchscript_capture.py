@@ -155,7 +155,7 @@ def _creates_tensor(kind: str) -> bool:
 
 
 def _find_memory_owner(node: ScriptNode) -> str | None:
-    """Return the name of a node's input that shares memory with its outputs; None if none does."""
+    """Return the name of the input whose memory a node's outputs share; None if there is none."""
     import torch
 
     kind = node.kind()

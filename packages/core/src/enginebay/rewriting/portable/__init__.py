@@ -3,7 +3,7 @@
 They use elementwise arithmetic, comparisons, ``where``, sums, maxima, matrix products, convolutions
 and data movement: reshape, permute, cat, slice, expand, pad. Values that do not depend on an input,
 such as a matrix made from ``arange``, are folded afterwards. Each lowering returns torch's result
-for every input, with the same dtype, order of ties and NaN, unless its docstring says otherwise.
+for every input, including the dtype, the order of ties and NaN; docstrings mention the exceptions.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _negate_part(a: _Part) -> _Part:
 
 
 def _join_parts(real: Any, imag: Any) -> Tensor:
-    """Broadcast a real and an imaginary part, one of them a tensor; return the complex tensor."""
+    """Broadcast a real and an imaginary part, and return the complex tensor of both."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
     real, imag = (0.0 if part is None else part for part in (real, imag))

@@ -44,7 +44,7 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``x`` with the part replaced to which the index can refer.
+    """Return ``x`` with a new value for the part that the index can refer to.
 
     This part is complete along ``dim``, and has the size of the index in all other dimensions.
     ``write`` takes the part with ``dim`` as the last dimension, and returns its replacement.
@@ -178,7 +178,7 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
         positions: For each new row, the index of the row of ``x`` to change, ``[count]``.
         rows: The new rows, ``[count, …]``.
         accumulate: True to add the new rows; False to replace rows. If several new rows have the
-            same position, all are added, but only the last one replaces.
+            same position, all of them are added, or the last one replaces the row.
     """
     size = x.shape[0]
     if not positions.numel():
