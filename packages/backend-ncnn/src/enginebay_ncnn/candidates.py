@@ -75,7 +75,7 @@ def iterate_candidates(
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield each candidate file as a name for messages and a function that writes the file.
+    """Yield for each candidate file a name for messages, and a function that writes the file.
 
     Args:
         request: The conversion request.

@@ -58,7 +58,8 @@ class _Attempt:
     Attributes:
         converted: The files that pnnx wrote.
         plan: The network's plan.
-        error: The largest error of the outputs, relative to each output's largest magnitude.
+        error: The largest relative error of the outputs: an output's largest absolute error
+            divided by the largest magnitude of the expected output.
     """
 
     converted: pnnx.Converted
@@ -100,7 +101,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the network whose outputs are most exact; delete its files after the ``with`` block."""
+    """Yield the most exact converted network; delete its files after the ``with`` block."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(

@@ -1,4 +1,4 @@
-"""Find in a TorchScript file the module classes that the parameter ``module_ops`` names."""
+"""Find the module classes of the parameter ``module_ops`` in a TorchScript file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
             file that is not an importable module.
 
     Returns:
-        The element of ``names`` for each class, by the class's name in TorchScript.
+        For each class's name in TorchScript, the element of ``names`` that matches the class.
 
     Raises:
         ParamsError: The file does not contain one of the classes.

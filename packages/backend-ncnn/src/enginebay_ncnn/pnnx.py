@@ -85,7 +85,7 @@ def run_pnnx(candidate: Candidate, folder: Path, params: NcnnParams) -> Converte
 
     Raises:
         ConversionError: pnnx crashed, ran out of time, or wrote no network.
-        ParamsError: The file does not contain a class that ``module_ops`` names.
+        ParamsError: The file does not contain a class of the parameter ``module_ops``.
     """
     outputs = {
         "ncnnparam": "net.param",

@@ -125,7 +125,7 @@ def _input_ranges(
 
 
 class _RangeRecorder(Session):
-    """Runs a network, and records the largest magnitude of the elements of some blobs.
+    """Runs a network, and records the largest magnitude of the elements of each blob in ``blobs``.
 
     Args:
         net: The loaded network, not in light mode.
@@ -149,7 +149,10 @@ class _RangeRecorder(Session):
 
 
 def _quantize_weights(layer: Layer, part: bytes, magnitude: float) -> bytes:
-    """Return a layer's bytes in the ``.bin`` file, converted to 8-bit weights, bias and scales."""
+    """Convert a layer's bytes of the ``.bin`` file to 8-bit weights, followed by bias and scales.
+
+    ``magnitude`` is the largest magnitude of the layer's input.
+    """
     count, rows = layer.int_param(_COUNT[layer.type]), layer.int_param(_ROWS[layer.type])
     bias = layer.int_param(_BIAS[layer.type]) and layer.int_param(0)
     values = np.frombuffer(part, np.float32, count, offset=4).reshape(rows, -1)

@@ -60,7 +60,7 @@ class Session:
         return self._extract_outputs(self.extractor(feed))
 
     def extractor(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
-        """Return an extractor with the inputs set, which has not computed anything yet.
+        """Return an extractor that has received the inputs, but has not computed anything yet.
 
         Raises:
             InferenceError: ncnn cannot hold an input.

@@ -88,7 +88,10 @@ def stable(x: Tensor):
 
 
 def _write_power(exponent: torch.Value) -> str | None:
-    """Return TorchScript code for a power, or None; ncnn's layer is only correct for bases > 0."""
+    """Return TorchScript code for a power, or None to keep ncnn's layer.
+
+    The layer is only correct for bases > 0.
+    """
     power = exponent.toIValue()
     if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:
         return None

@@ -38,7 +38,10 @@ def make_trial_inputs(
 def _make_random_inputs(
     shapes: Sequence[InputShape], samples: Sequence[Mapping[str, NumpyArray]]
 ) -> list[dict[str, NumpyArray]]:
-    """Return one or three sets of random inputs, since some models reject the first set."""
+    """Return one set of random inputs, or three sets if an input has integers.
+
+    Some models reject the integers of the first set.
+    """
     mixed = {
         shape.name: _make_random_array(shape, [sample[shape.name] for sample in samples])
         for shape in shapes

@@ -54,7 +54,7 @@ class NcnnWrapper(eb.Wrapper):
 
     @classmethod
     def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
-        """Load the network of the artifact that the request names, and wrap it."""
+        """Load the network of the request's artifact, and return a wrapper of the network."""
         params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
         net, fallbacks = load_network(param, weights, params)

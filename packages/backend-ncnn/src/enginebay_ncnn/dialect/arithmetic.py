@@ -1,4 +1,7 @@
-"""Write elementwise operators on values of any rank; ncnn computes integers as floats."""
+"""Express elementwise operators on values of any rank with ncnn's layers.
+
+ncnn computes integers as floats.
+"""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -109,7 +112,7 @@ def _strip_leading_ones(value: Value) -> Value:
 
 
 def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Return the shapes with adjacent dimensions merged if the same operands broadcast in them."""
+    """Merge adjacent dimensions in which the same operands broadcast; return the new shapes."""
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):

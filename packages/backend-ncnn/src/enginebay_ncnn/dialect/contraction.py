@@ -1,4 +1,4 @@
-"""Write matrix products of operands of any rank, and attention."""
+"""Express attention, and matrix products of operands of any rank, with ncnn's layers."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -121,7 +121,7 @@ def write_scaled_dot_product_attention(
 
 
 def _zero_hidden_rows(result: Value, mask: Value) -> Value:
-    """Set the rows of an attention's result to 0, as torch does, where the mask hides all keys."""
+    """Return an attention's result with 0 in each row for which the mask hides all keys."""
     # In such a row all scores are -1e30, so the softmax returns equal weights, and the result would
     # be the mean of the values.
     if isinstance(mask, torch.Tensor) and bool(mask.any(-1).all()):

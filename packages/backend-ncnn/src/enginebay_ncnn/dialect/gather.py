@@ -1,4 +1,4 @@
-"""Write embeddings, indexing, gathering and masked scatters.
+"""Express embeddings, indexing, gathering and masked scatters with ncnn's layers.
 
 ncnn can look up rows of a table only by an int32 input of the model. A constant index becomes a few
 slices of the table, if possible. Any other index becomes a one-hot matrix, by which the table is

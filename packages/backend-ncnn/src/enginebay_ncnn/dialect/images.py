@@ -1,10 +1,10 @@
-"""Write operators on images, signals and volumes so that the first dimension has size one.
+"""Express operators on images, signals and volumes by layers whose batch has size one.
 
 ncnn has no batch dimension. pnnx treats the first dimension of these operators' inputs as the
-batch, there and in the rest of the network. If this dimension is larger than one (frames of a
-video, windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is
-merged into a dimension that the operator leaves unchanged, and a dimension of size one is put in
-front.
+batch, in these operators and in the rest of the network. If this dimension is larger than one
+(frames of a video, windows of an image), pnnx writes reshapes that ncnn cannot load. So the first
+dimension is merged into a dimension that the operator leaves unchanged, and a dimension of size one
+is put in front.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def write_channelwise(operator: OpOverload, operand: Value, *args: object) -> Value:
-    """Write an operator that treats every channel alike, such as ``upsample_nearest2d.vec``."""
+    """Return the result of an operator that treats all channels alike, such as an upsampling."""
     name = operator._schema.name
     dims = int(name[-2]) if name[-1] == "d" else 2
     front, image = operand.shape[: operand.ndim - dims], operand.shape[operand.ndim - dims :]

@@ -1,4 +1,4 @@
-"""Write operators that change shapes or move elements, in at most four dimensions."""
+"""Express operators that change shapes or move elements, by layers of at most four dimensions."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_RANK = 4
 
 
 def reshape(operand: Value, shape: Sequence[int]) -> Value:
-    """Return ``operand.reshape(shape)``; write only the last of several consecutive reshapes."""
+    """Return ``operand.reshape(shape)``; several consecutive reshapes become one reshape."""
     if not isinstance(operand, Blob):
         return operand.reshape(tuple(shape))
     source = operand.reshape_source or operand
@@ -119,9 +119,9 @@ def _emit_permute(operand: Value, order: list[int]) -> Value:
 
 
 def _permute_blocks(operand: Value, order: list[int]) -> Value:
-    """Permute more than four dimensions by permutations of at most four merged dimensions.
+    """Permute more than four dimensions in steps that permute at most four merged dimensions.
 
-    Each permutation exchanges two blocks of adjacent dimensions.
+    If one step is not enough, each step exchanges two adjacent groups of dimensions.
     """
     groups: list[list[int]] = []
     for axis in order:  # axes that stay neighbours move as one

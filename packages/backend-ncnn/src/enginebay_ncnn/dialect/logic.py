@@ -1,4 +1,7 @@
-"""Write comparisons, ``where`` and logic; ncnn has no booleans, so true is 1.0 and false 0.0."""
+"""Express comparisons, ``where`` and logic with ncnn's layers.
+
+ncnn has no booleans: true is 1.0 and false is 0.0.
+"""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

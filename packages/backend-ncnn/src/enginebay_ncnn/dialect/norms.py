@@ -1,4 +1,7 @@
-"""Write normalisations so that the first dimension, which pnnx treats as the batch, has size 1."""
+"""Express normalisations by layers whose batch has size one.
+
+pnnx treats the first dimension of the input as the batch.
+"""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ATen operators that a lowered graph may contain, and a function to write each operator.
+"""The ATen operators that a lowered graph may contain, and a function that writes them for pnnx.
 
 All other operators are first lowered to these operators, by the package ``lowerings``, by
 Enginebay's core or by torch's decompositions.

@@ -45,7 +45,7 @@ def _fit_windows(
 
 
 def write_pool(name: str, operand: Value, kernel: Sequence[int], *args: Any) -> Value:
-    """Write a pooling operator, such as ``max_pool2d``, and return its result."""
+    """Return the result of a pooling operator, such as ``max_pool2d``."""
     operator, dims = getattr(torch.ops.aten, name), int(name[-2])
     front, image = operand.shape[: operand.ndim - dims], operand.shape[operand.ndim - dims :]
     stride, padding, dilation = _unpack_arguments(name, dims, kernel, args)

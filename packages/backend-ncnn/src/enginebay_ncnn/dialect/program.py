@@ -73,7 +73,7 @@ def write_program(
     the file has an additional integer input at the end.
 
     Args:
-        program: The graph, of operators in :data:`OPERATORS` only.
+        program: The graph, which contains only operators in :data:`OPERATORS`.
         examples: The example inputs of the graph.
         target: The file to write.
         split_attention: Whether to prevent pnnx from fusing an attention into one layer.
@@ -179,7 +179,7 @@ class _GraphRun:
     Attributes:
         split_attention: Whether to prevent pnnx from fusing an attention into one layer.
         values: The values of the computed nodes.
-        integers: The int64 values of the nodes that return an input's integers unchanged.
+        integers: For each node that returns an input's integers unchanged, its value as int64.
     """
 
     def __init__(self, split_attention: bool) -> None:
@@ -214,7 +214,7 @@ class _GraphRun:
         self.values[node] = _restore_dtype(result, node.meta["val"])
 
     def _find_integers(self, node: Any) -> Blob | None:
-        """Return a node's value as int64 if it is an input's unchanged integers, else None."""
+        """Return a node's int64 value if the node returns an input's integers unchanged, else None."""
         if node in self.integers or _operator_name(node) not in _INTEGER_PRESERVING:
             return self.integers.get(node)
         first, *rest = node.args

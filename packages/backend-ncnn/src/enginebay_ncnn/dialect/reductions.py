@@ -1,4 +1,4 @@
-"""Write sums, means, minima, maxima, norms, softmax and variance along dimensions."""
+"""Express sums, means, minima, maxima, norms, softmax and variance with ncnn's layers."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -91,13 +91,14 @@ def write_linalg_vector_norm(
 def write_softmax(
     operand: Value, dim: int, *_: object, split_attention: bool = False, **__: object
 ) -> Value:
-    """Write a softmax and return its result.
+    """Return the softmax of an operand along a dimension.
 
     Args:
         operand: The input of the softmax.
         dim: The dimension along which the results sum to 1.
-        split_attention: Whether to write the softmax so that pnnx does not recognise an attention:
-            pnnx fuses some attentions wrongly into one layer, and crashes on others.
+        split_attention: Whether to write the softmax so that pnnx does not recognise an attention.
+            pnnx fuses some attentions into a layer that computes wrong results, and crashes on
+            other attentions.
     """
     dim = normalize_axis(operand, dim)
     if operand.ndim < MAX_RANK or (operand.ndim == MAX_RANK and not split_attention):

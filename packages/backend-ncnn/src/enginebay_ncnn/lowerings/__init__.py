@@ -1,9 +1,9 @@
 """Lowerings of operators that pnnx or ncnn does not support.
 
-The results contain only operators that the package ``dialect`` writes. For all other operators, the
-lowerings of Enginebay's core or torch are good enough. The lowerings of this package do not handle
-NaN, which ncnn does not support. Some use one product with a constant matrix, which is faster than
-several layers.
+The lowered graphs contain only operators that the package ``dialect`` can write for pnnx. For all
+other operators, the lowerings of Enginebay's core or torch are good enough. The lowerings of this
+package do not handle NaN, which ncnn does not support. Some lowerings use one product with a
+constant matrix, which is faster than several layers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lowerings of circular padding, and of image resizing to products with constant matrices.
+"""Lowerings of circular padding to slices, and of resizing to products with constant matrices.
 
 torch's own decompositions gather every element by its index, but ncnn can only cut slices.
 """

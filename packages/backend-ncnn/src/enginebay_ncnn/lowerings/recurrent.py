@@ -1,6 +1,7 @@
-"""Lowerings of recurrent networks: torch unrolls each step, so long sequences are rejected.
+"""Lowerings that unroll recurrent networks into the operators of all time steps.
 
-pnnx converts LSTM and GRU only if they are modules, and a frozen TorchScript file has no modules.
+Long sequences are rejected. pnnx converts LSTM and GRU only if they are modules, and a frozen
+TorchScript file has no modules.
 """
 
 # ruff: noqa: D103 - each takes the arguments of its operator
