@@ -83,7 +83,7 @@ def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShap
 
 
 def find_batch_name(specs: Sequence[TensorSpec]) -> str | None:
-    """Return the name of dimension 0 if all inputs with dynamic shapes use the same name, else None."""
+    """Return the name of dimension 0 in all inputs with dynamic shapes; None if names differ."""
     names = {
         spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
     }

@@ -43,7 +43,7 @@ def locate_entry(folder: str, files: Iterable[Path], settings: object) -> Path:
 
 
 def describe_processor() -> str:
-    """Return the processor's instruction sets, which determine layouts in optimised models."""
+    """Return the processor's instruction sets, since an optimised model depends on them."""
     import platform
 
     with suppress(OSError):
@@ -76,7 +76,7 @@ def _list_contents(entry: Path) -> list[Path]:
 
 @contextmanager
 def write_entry(entry: Path, options: onnxruntime.SessionOptions) -> Iterator[None]:
-    """Write the optimised model of the session created in the ``with`` block to a cache entry."""
+    """Create a cache entry for the optimised model of the session that the ``with`` block creates."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))
     options.optimized_model_filepath = str(temporary / MODEL)

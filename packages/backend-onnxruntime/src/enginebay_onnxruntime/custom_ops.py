@@ -46,7 +46,8 @@ def find_libraries(libraries: Iterable[str]) -> list[Path]:
 def locate_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
     """Return the path of each custom-op library of an artifact.
 
-    A library that the parameters name by path was copied into the artifact's folder.
+    The artifact contains copies of the libraries whose paths are in the parameters. Other libraries
+    are in installed packages.
 
     Raises:
         ConversionError: The artifact does not contain a library, or a package has no library.

@@ -1,4 +1,4 @@
-"""Finds the graph optimisations of ONNX Runtime that are wrong for a model, to disable them."""
+"""Finds the graph optimisations that crash or compute wrong results for a model."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
     """Return the options of each requested provider, including the device index.
 
     Raises:
-        ParamsError: An option does not name a provider, or its provider is not requested.
+        ParamsError: An option has no provider, or the option's provider is not requested.
     """
     options: dict[str, dict[str, str]] = {name: {} for name in resolve_providers(params)}
     if CUDA in options:
@@ -141,7 +141,10 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
 
 
 def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first provider that runs a node, or the session's first if ``counts`` is empty."""
+    """Return the first provider that runs a node.
+
+    If ``counts`` is empty, return the first provider of the session.
+    """
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 

@@ -11,9 +11,9 @@ every activation in memory.
 Weights are between -64 and 64, so that an artifact computes the same numbers on every processor. An
 x86 processor without VNNI adds two 8-bit products in 16 bits, where the sum saturates. On such a
 processor, with weights up to 127, a vision transformer had a signal-to-noise ratio of 10 dB and a
-ResNet of 28 dB, but 37 dB on other processors. With weights up to 64, the two models have 34 and
-35 dB on all processors, at the same speed. ONNX Runtime's alternative, the session option
-``session.x64quantprecision``, is up to 1.5 times slower and cannot load some models (1.32).
+ResNet of 28 dB. On other processors, both models had 37 dB. With weights up to 64, the two models
+have 34 and 35 dB on all processors, at the same speed. ONNX Runtime's alternative, the session
+option ``session.x64quantprecision``, is up to 1.5 times slower and cannot load some models (1.32).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _simplify(source: Path) -> Iterator[Path]:
 
     Raises:
         MissingDependencyError: onnx is not installed.
-        ConversionError: The model cannot be simplified, or the block raises an exception.
+        ConversionError: The model cannot be simplified, or the ``with`` block raises an exception.
     """
     try:
         from onnxruntime.quantization.shape_inference import quant_pre_process

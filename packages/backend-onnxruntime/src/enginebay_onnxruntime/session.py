@@ -128,7 +128,7 @@ def _enable_profile(options: onnxruntime.SessionOptions, prefix: str | None) -> 
 
 
 def _forbids_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
-    """Return True if the session must reject a model of which a node would run on the CPU."""
+    """Return True if the session must reject a model that would partly run on the CPU."""
     first = resolve_providers(request.params)[0]
     return request.strict and first != CPU and first in available_providers()
 

@@ -131,7 +131,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
         ]
 
     def release(self) -> None:
-        """End the profile, name the profile's file in the receipt, and free the session."""
+        """End the profile, add the path of its file to the receipt, and free the session."""
         if "profile" in self._receipt.details:
             details = self._receipt.details | {"profile": self.session.end_profiling()}
             self._receipt = msgspec.structs.replace(self._receipt, details=details)

@@ -176,6 +176,9 @@ def _name_ports(model: ov.Model, ir: IRModel) -> None:
 def _pair_ports(
     model: ov.Model, ir: IRModel
 ) -> list[tuple[str, Sequence[ov.Output], Sequence[TensorSpec]]]:
-    """Return the network's inputs and outputs for which the IR has specs, with these specs."""
+    """Return the network's inputs with the IR's specs, and the outputs with the IR's specs.
+
+    Inputs or outputs are left out if the IR has no specs of them.
+    """
     pairs = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
     return [pair for pair in pairs if pair[2]]

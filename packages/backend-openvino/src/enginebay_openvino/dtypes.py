@@ -34,7 +34,7 @@ def is_shared(dtype: str) -> bool:
 
 
 def get_openvino_type(dtype: str) -> ov.Type:
-    """Return OpenVINO's type for a NumPy dtype; ``dynamic`` if :func:`is_shared` is False.
+    """Return OpenVINO's type for a NumPy dtype; ``dynamic`` if OpenVINO has no such type.
 
     Example:
         >>> get_openvino_type("bool").get_type_name()

@@ -112,7 +112,7 @@ def copy_extensions(extensions: Iterable[str], work_dir: Path) -> list[Path]:
 
 
 def locate_extensions(extensions: Iterable[str], directory: Path) -> list[str]:
-    """Return the extensions with the paths of the copied files in an artifact."""
+    """Return the extensions; replace each file's path by the path of its copy in the artifact."""
     folder = directory / FOLDER
     return [
         str(folder / text.rpartition("/")[2]) if _extension_file(text) else text

@@ -32,7 +32,10 @@ def make_dft_reader(opset: int | None) -> ConversionExtension:
 
 
 def _build_transform(node: NodeContext, opset: int) -> ov.Output:
-    """Return the transform of a signal; the size of the last axis is 1 (real) or 2 (complex)."""
+    """Return the Fourier transform of a ``DFT`` node's signal.
+
+    The last axis of the signal has size 1 for real numbers, and size 2 for complex numbers.
+    """
     from openvino import opset15 as ops
 
     signal, last = node.get_input(0), [-1]

@@ -1,13 +1,13 @@
-"""Detects faults of the fused kernels ("Subgraph") of OpenVINO's CPU plugin.
+"""Detects errors of the fused kernels ("Subgraph") of OpenVINO's CPU plugin.
 
 OpenVINO 2026.4 fuses an attention and the transpositions around it into one kernel. If query and
 output have the same shape, the kernel may write the output over the query. With as many heads as
-tokens the shapes are the same, but one is ordered by head and the other by token: the result is
-wrong without an error. 4 frames and 4 heads are enough.
+tokens the shapes are the same, but the query and the output are ordered differently, by head and by
+token: the result is wrong without an error. 4 frames and 4 heads are enough.
 
-OpenVINO also fuses residual blocks: linear layers of matrices with few rows, and the operator that
-adds the layers' result to an earlier matrix. The kernel splits rows among its threads. Compiling
-two residual blocks for 4, 6 or 8 rows on two threads crashes with SIGSEGV.
+OpenVINO also fuses residual blocks: the linear layers whose input is a matrix with few rows, and
+the operator that adds the layers' result to an earlier matrix. The kernel splits rows among its
+threads. Compiling two residual blocks for 4, 6 or 8 rows on two threads crashes with SIGSEGV.
 
 On a processor with VNNI or AMX OpenVINO fuses such layers in int8 too. The kernel reports f32, the
 type of the first input, but computes products in 8 bits, by the instruction vpdpbusd or tdpbusd.
@@ -39,7 +39,8 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
 def may_crash(network: ov.Model) -> bool:
     """Return True if compiling the network may crash.
 
-    This is so for a network with two or more linear layers and an operator of two matrices.
+    Compiling may crash if the network has two or more linear layers, and an operator that reads two
+    matrices, such as the addition of a residual block.
     """
     constants: set[str] = set()
     layers = joins = 0
@@ -72,7 +73,7 @@ def count_int8_products(kernel: ov.Node, names: frozenset[str]) -> int:
 
     Args:
         kernel: A layer of a compiled model.
-        names: The network's matrix products.
+        names: The names of the network's matrix products.
     """
     # Second factors (weights, or keys and values of an attention) are inputs of the kernel. They
     # are i8 for a product in 8 bits, and converted to floats for other products.

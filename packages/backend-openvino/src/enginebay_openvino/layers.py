@@ -53,7 +53,7 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
 
 
 def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
-    """Return operator and seconds of each executed layer by name; fused layers are not executed."""
+    """Return operator and seconds of each layer, by name, except layers fused into other layers."""
     import openvino as ov
 
     executed = ov.ProfilingInfo.Status.EXECUTED

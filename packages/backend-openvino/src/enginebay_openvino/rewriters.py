@@ -163,7 +163,10 @@ def _average_with_divisor(
 
 
 def _limit_window(input: Tensor, kernel_size: _Sizes, padding: _Sizes) -> _Sizes:  # noqa: A002  # torch's name
-    """Return the pooling window's size, at most the padded input's; unchanged for dynamic sizes."""
+    """Return the size of the pooling window, limited to the size of the padded input.
+
+    If the input's height or width is dynamic, return ``kernel_size`` unchanged.
+    """
     import torch
 
     kernel = _expand_numbers(kernel_size, 1)

@@ -83,7 +83,7 @@ class Context:
         self._allocators: dict[str, Allocator] = {}
 
     def watch(self, profiler: trt.IProfiler) -> None:
-        """Report layer times to a profiler; from now on, inference blocks until it is finished."""
+        """Report layer times to a profiler; each later call waits until the engine has finished."""
         self._raw.profiler = profiler
         self._raw.enqueue_emits_profile = True
 
@@ -123,7 +123,7 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Set profile and input shapes; return output shapes, None if they depend on the data."""
+        """Set profile and input shapes; return each output's shape, None if it depends on data."""
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
             self._check(done, f"optimisation profile {profile}")

@@ -1,4 +1,4 @@
-"""Load a serialized engine on the GPU that the parameters name."""
+"""Load a serialized engine on the GPU of the parameter ``device``."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ class Profiler:
 
 
 def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
-    """Return the time of each layer, without a CUDA graph, whose layers TensorRT cannot time.
+    """Return the time of each layer.
+
+    The engine runs without a CUDA graph, since TensorRT cannot time the layers of a CUDA graph.
 
     Raises:
         ConversionError: TensorRT cannot load the engine.

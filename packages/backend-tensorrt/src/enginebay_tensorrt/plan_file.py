@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PlanWriter:
-    """Writes the bytes of the plan that TensorRT streams, until the build is stopped.
+    """Receives the plan's bytes from TensorRT, and writes them to a file until the build stops.
 
     Args:
         file: The file to write.

@@ -129,7 +129,7 @@ def _list_capabilities(params: TensorrtRtxParams) -> list[str]:
 
 
 def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
-    """Return name and compute capability of the oldest GPUs that a default build supports."""
+    """Return the oldest GPUs that a default build supports: generation and compute capability."""
     # The builder rejects fp8 for older GPUs, but only if they are listed explicitly.
     return ("Ada", (8, 9)) if params.precision == "fp8" else ("Ampere", _AMPERE)
 
@@ -149,10 +149,11 @@ def is_listed(device: cuda.Device, params: TensorrtRtxParams) -> bool:
 
 
 def built_for(params: Params) -> BuiltFor | None:
-    """Return the GPUs that an engine is built for, and why this machine's GPU is none of them.
+    """Return the GPUs that an engine is built for.
 
     Returns:
-        The GPUs and the reason, if any; None if the engine is for this machine's GPU only.
+        The GPUs and, if this machine's GPU is none of them, the reason; None if the engine is for
+        this machine's GPU only.
 
     Raises:
         ParamsError: The library cannot build for these GPUs.

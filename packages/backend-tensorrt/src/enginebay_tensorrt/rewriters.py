@@ -41,7 +41,7 @@ _TRANSFORMS: dict[str, Dims] = {
 
 
 def is_torchscript_export(target: Any) -> bool:
-    """Return True for the TorchScript exporter: the default exporter writes other operators."""
+    """Return True if torch's TorchScript exporter, and not the default exporter, is used."""
     exporter: str | None = target.exporter
     return exporter == "torchscript"
 
@@ -133,7 +133,7 @@ def batch_norm(
 
 @rewriters.function("torch.nn.AvgPool2d.forward", ir="onnx")
 def avg_pool(ctx: Context, self: AvgPool2d, input: Tensor) -> object:  # noqa: A002  # torch's name
-    """Return the image's mean if a pooling window too large for TensorRT covers the whole image."""
+    """Replace pooling by a mean if the window is too large for TensorRT and covers the image."""
     import torch
 
     from enginebay_tensorrt.folding import make_pairs

@@ -27,7 +27,7 @@ def locate_cache_file(folder: str, device: Device, version: str) -> Path:
 
 @contextmanager
 def use_timing_cache(config: trt.IBuilderConfig, file: Path | None) -> Iterator[None]:
-    """Load cached timings for a build, and save the build's timings when the block ends.
+    """Load cached timings for a build, and save the build's timings after the ``with`` block.
 
     Timings that another build saved in the meantime are merged under a lock. A cache that TensorRT
     rejects (of another version, damaged) is replaced.
