@@ -77,7 +77,7 @@ class Graph:
     def separate_returned_inputs(self) -> None:
         """Insert a no-op layer after each input that the model returns unchanged.
 
-        pnnx names the blob of such an input like the output, so that ncnn cannot find the input.
+        pnnx gives the blob of such an input the output's name, so that ncnn cannot find the input.
         """
         for layer in [layer for layer in self.layers if layer.type == "Input"]:
             if layer.name in layer.outputs:

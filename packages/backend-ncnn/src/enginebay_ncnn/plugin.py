@@ -72,7 +72,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Time each layer by extracting the layers' outputs one after the other."""
+    """Return the time of each layer, measured by extracting the layers' outputs in order."""
     from enginebay_ncnn import layer_times
 
     return layer_times.time_layers(request)

@@ -5,8 +5,8 @@ parameter tells that the layer is int8. A tag and the 8-bit weights replace the 
 scales follow the bias: one for each output channel, and one for the input. A scale is 127 divided
 by the largest magnitude of the channel's weights, or of the input over the whole data set.
 
-Weights use the whole 8-bit range: on x86 without VNNI, ncnn multiplies in 16 bits and adds in 32,
-with the same result as with VNNI.
+Weights use the whole 8-bit range: on x86 without VNNI, ncnn multiplies in 16 bits and adds in 32
+bits, with the same result as with VNNI.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def import_onnxruntime() -> None:
 def make_session_options(
     request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
 ) -> onnxruntime.SessionOptions:
-    """Create session options from the parameters; ``level`` replaces ``graph_optimization``."""
+    """Create session options from the parameters; ``level`` overrides the optimisation level."""
     import onnxruntime
 
     params = request.params

@@ -1,4 +1,4 @@
-"""Compiles a network for a device, and creates the receipt with the properties in use."""
+"""Compiles a network for a device, and lists the properties in use in the receipt."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _make_receipt(
 
 
 def _make_reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
-    """Return a function that reads a property as text; for AUTO, the selected device's property."""
+    """Return a function that reads a property of ``device`` as text, even if AUTO selected it."""
     try:
         of_device = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
     except RuntimeError:  # only virtual devices have this property

@@ -1,4 +1,4 @@
-"""The devices of OpenVINO, and the devices of this machine."""
+"""The names of the devices that OpenVINO supports, and of the devices that this machine has."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class OpenvinoWrapper(eb.Wrapper):
         """Start a call without waiting for its outputs.
 
         As many calls run at the same time as the engine has streams (``--performance-hint
-        throughput``); the others wait. The inputs are copied: the caller may change its arrays
+        throughput``); further calls wait. The inputs are copied: the caller may change its arrays
         immediately.
 
         Args:

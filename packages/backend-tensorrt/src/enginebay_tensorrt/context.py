@@ -64,7 +64,7 @@ class Context:
         engine: The engine; its GPU must be the current device of the calling thread.
 
     Attributes:
-        errors: The errors that TensorRT logs during the current call; the caller sets the list.
+        errors: The errors that TensorRT logs during the current call; the caller assigns this list.
 
     Raises:
         RuntimeError: There is no memory for another context.

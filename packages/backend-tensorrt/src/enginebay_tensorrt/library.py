@@ -1,4 +1,4 @@
-"""Import NVIDIA's Python module for TensorRT once, and find out what its version supports."""
+"""Import NVIDIA's Python module for TensorRT once, and find out what the version supports."""
 
 from __future__ import annotations
 

@@ -16,9 +16,10 @@ class Monitor:
         progress: Called with a short text for each phase and each step.
 
     Attributes:
-        interrupted: The exception that stops the build, such as a ``KeyboardInterrupt``. It was
-            raised by ``progress``, or in the thread that waits for the build. Since TensorRT cannot
-            forward exceptions, the build stops at its next step, and the waiting thread raises it.
+        interrupted: The exception that stops the build: raised by ``progress``, by writing the
+            plan, or in the thread that waits for the build, such as a ``KeyboardInterrupt``. Since
+            TensorRT cannot forward exceptions, the build stops at its next step, and then the
+            waiting thread raises the exception.
     """
 
     interface = "IProgressMonitor"

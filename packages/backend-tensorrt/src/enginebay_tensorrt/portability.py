@@ -61,7 +61,7 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return TensorRT's names of the capabilities to build for; [] means Ampere and newer.
+    """Return TensorRT's names of the compute capabilities to build for; [] for the default.
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined

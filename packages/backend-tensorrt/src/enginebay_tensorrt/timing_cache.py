@@ -30,7 +30,7 @@ def use_timing_cache(config: trt.IBuilderConfig, file: Path | None) -> Iterator[
     """Load cached timings for a build, and save the build's timings after the ``with`` block.
 
     Timings that another build saved in the meantime are merged under a lock. A cache that TensorRT
-    rejects (of another version, damaged) is replaced.
+    rejects, since it is damaged or of another version, is replaced.
 
     Args:
         config: The builder's configuration.

@@ -85,7 +85,7 @@ def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
 
 @contextmanager
 def trace_into(trace: object) -> Iterator[None]:
-    """Record torch's calls in the ``with`` block into ``trace``; None turns recording off."""
+    """Record torch's calls inside the ``with`` block into ``trace``; None turns recording off."""
     outer = _C._get_tracing_state()
     _C._set_tracing_state(trace)
     try:
