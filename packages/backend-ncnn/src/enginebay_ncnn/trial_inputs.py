@@ -38,7 +38,7 @@ def make_trial_inputs(
 def _make_random_inputs(
     shapes: Sequence[InputShape], samples: Sequence[Mapping[str, NumpyArray]]
 ) -> list[dict[str, NumpyArray]]:
-    """Return one set of random inputs, or three sets if an input has integers.
+    """Return one set of random inputs, or three sets if an input has integers or booleans.
 
     Some models reject the integers of the first set.
     """

@@ -177,7 +177,7 @@ def _copy_array(value: Array) -> Array:
 
 
 def _extension_type(spec: TensorSpec) -> ov.Type | None:
-    """Return OpenVINO's type for a dtype that is not NumPy's own (bfloat16); None for others."""
+    """Return OpenVINO's type if the dtype is not NumPy's own (such as bfloat16), else None."""
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 

@@ -61,7 +61,7 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return TensorRT's names of the compute capabilities to build for; [] for the default.
+    """Return TensorRT's names of the compute capabilities to build for; [] for Ampere and newer.
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined

@@ -1,4 +1,4 @@
-"""Express operators on images, signals and volumes by layers whose batch has size one.
+"""Express operators on images, signals and volumes with ncnn's layers.
 
 ncnn has no batch dimension. pnnx treats the first dimension of these operators' inputs as the
 batch, in these operators and in the rest of the network. If this dimension is larger than one

@@ -1,4 +1,7 @@
-"""Express operators that change shapes or move elements, by layers of at most four dimensions."""
+"""Express operators that change shapes or move elements with ncnn's layers.
+
+A layer's operands have at most four dimensions.
+"""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

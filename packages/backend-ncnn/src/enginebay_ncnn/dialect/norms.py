@@ -1,6 +1,6 @@
-"""Express normalisations by layers whose batch has size one.
+"""Express normalisations with ncnn's layers.
 
-pnnx treats the first dimension of the input as the batch.
+pnnx treats the first dimension of an operand as the batch, so that dimension has size 1.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries

@@ -214,7 +214,7 @@ class _GraphRun:
         self.values[node] = _restore_dtype(result, node.meta["val"])
 
     def _find_integers(self, node: Any) -> Blob | None:
-        """Return the int64 value of a node that returns an input's integers, else None."""
+        """Return a node's value as int64 if the node returns an input's integers, else None."""
         if node in self.integers or _operator_name(node) not in _INTEGER_PRESERVING:
             return self.integers.get(node)
         first, *rest = node.args
