@@ -184,7 +184,7 @@ def test_os_exit_in_a_plugin_is_a_failure(here: Path, cli: Run) -> None:
         patch.setenv("LEAVE", "1")
         ran = cli("run", "out")
     assert ran.code == 1
-    assert ran.err.startswith("error: unexpected SystemExit: 0\nhint: run it again with ")
+    assert ran.err.startswith("error: unexpected SystemExit: 0\nhint: run the command again with ")
 
 
 def test_an_interruption_as_json(here: Path, loopback: str) -> None:
