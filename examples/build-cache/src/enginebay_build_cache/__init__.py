@@ -1,3 +1,3 @@
-"""A cache of builds for all backends of Enginebay: an example of a plugin for every backend."""
+"""A cache of builds: an example of a plugin whose hooks are called for all backends."""
 
 __version__ = "0.1.0"

@@ -41,7 +41,7 @@ def make_key(request: ConvertRequest) -> Key:
     Raises:
         EnginebayError: The backend cannot determine the versions and devices that an artifact
             requires.
-        OSError: The IR, or a file that a parameter names, cannot be read.
+        OSError: The IR, or a file to which a parameter refers, cannot be read.
     """
     backend = eb.get_backend(request.backend)
     params = request.params.replace(work_dir=None).to_mapping()  # any folder may get a cached build
@@ -109,7 +109,7 @@ def _prefix_fields(field: str, mapping: Mapping[str, object]) -> dict[str, objec
 
 
 def _digest_files(value: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the name of a parameter and the file's digest, for each file that a parameter names."""
+    """Yield (parameter name, file digest) for each parameter that refers to an existing file."""
     if isinstance(value, dict):
         for key, item in value.items():
             if name or key not in _TARGETS:
@@ -134,7 +134,7 @@ def _digest_data(data: CalibrationData) -> str:
 
 
 def _find_file(text: str) -> Path | None:
-    """Return the file that a text names as a path or as ``file.py:attr``, if the file exists."""
+    """Return the file to which a path or ``file.py:attr`` refers; None if there is no such file."""
     for path in (Path(text), Path(text.partition(":")[0])):
         try:
             if path.is_file():

@@ -104,14 +104,14 @@ _checks: set[Path] = set()
 
 @eb.hookimpl(wrapper=True)
 def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]:
-    """Exclude the folder of an environment check from the cache: a check must build."""
+    """Exclude the folder of an environment check from the cache: the check must run a build."""
     _checks.add(request.work_dir)
     return (yield)
 
 
 @eb.hookimpl(wrapper=True)
 def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
-    """Look up the build, yield to :func:`from_cache` and the backend, and store a new build."""
+    """Look up the build, let :func:`from_cache` or the backend run, and store a new build."""
     lookup = None if request.work_dir in _checks else _look_up(request)
     token = _lookup.set(lookup)
     try:
@@ -130,7 +130,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 # Before the backend's implementation: pluggy returns the first result that is not None.
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """Return the files of an earlier build, or None, for which pluggy calls the backend."""
+    """Return the files of an earlier build; None if there is none: pluggy calls the backend."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 

@@ -213,7 +213,7 @@ class Store:
         return True
 
     def _make_room(self, newest: str) -> None:
-        """Delete the least recently used entries above the limit, but not the entry ``newest``."""
+        """Delete the least recently used entries until the rest fits the limit; keep ``newest``."""
         total = 0
         entries = self.entries()
         # The newest entry first; the sort is stable, so the others stay in the order of last use.

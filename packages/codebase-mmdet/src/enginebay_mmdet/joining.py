@@ -27,7 +27,7 @@ def _(tensors: list[Tensor], dim: int) -> Tensor:
 def _map_over_batch(
     info: VmapInfo, in_dims: Sequence[Sequence[int | None]], tensors: list[Tensor], dim: int
 ) -> tuple[Tensor, int]:
-    """Concatenate the tensors of all images; this is the rule of ``cat`` for torch.vmap."""
+    """Concatenate the tensors of all images; torch.vmap calls this function instead of ``cat``."""
     moved = [
         x.unsqueeze(0).expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
         for x, axis in zip(tensors, in_dims[0], strict=True)

@@ -60,7 +60,7 @@ def _list_configs(folder: Path) -> dict[str, Path]:
 
 
 def _suggest_names(name: str, known: list[str]) -> str | None:
-    """Return a hint with names that start with ``name`` or, without any, with similar names."""
+    """Return a hint with the names that start with ``name``; if there are none, similar names."""
     close = [other for other in known if other.startswith(name)][:3]
     close = close or get_close_matches(name, known, n=3, cutoff=0.5)
     return f"similar names: {', '.join(close)}" if close else None

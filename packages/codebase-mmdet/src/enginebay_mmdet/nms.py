@@ -1,7 +1,7 @@
 """Non-maximum suppression as one operator of torch, exported as ONNX's ``NonMaxSuppression``.
 
-The operator returns a mask instead of a list of indices. So no shape depends on the scores, and
-torch can export the operators that use the mask and map them over images.
+The operator returns a mask instead of a list of indices. So no shape depends on the scores:
+torch can export the operators that use the mask, and torch.vmap can map them over images.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
 def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Return a mask: 1 for a selected box, 0 for one that overlaps a better box or has score 0.
+    """Return a mask: 1 for a selected box, 0 for a suppressed box or a box with score 0.
 
     Args:
         boxes: ``B×N×4 float32``: left, top, right, bottom.
@@ -52,7 +52,7 @@ def _map_over_batch(
     iou_threshold: float,
     most: int,
 ) -> tuple[Tensor, int]:
-    """Merge the mapped dimension with the batch; this is the operator's rule for torch.vmap."""
+    """Select boxes under torch.vmap: the mapped dimension is merged with the batch dimension."""
     boxes, scores = (
         x.movedim(dim, 0) if dim is not None else x.expand(info.batch_size, *x.shape)
         for x, dim in zip((boxes, scores), in_dims, strict=False)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return the model source of mmdet, which is imported when a model is built."""
+    """Return the model source of mmdet, which imports mmdet to build a model."""
     from enginebay_mmdet.source import build_detector
 
     return {"mmdet": build_detector}

@@ -1,7 +1,7 @@
 """Rewriters that replace parts of mmdet while a detector is exported.
 
-mmdet selects boxes in lists whose lengths depend on the image. The rewriters remove no box: boxes
-that mmdet drops get a score of 0. So the shapes are fixed, and torch.vmap maps the computation for
+In mmdet, the number of selected boxes depends on the image. The rewriters remove no box: a box that
+mmdet removes gets a score of 0. So the shapes are fixed, and torch.vmap maps the computation for
 one image over all images.
 """
 
@@ -98,7 +98,7 @@ class Deployed(nn.Module):
 
 
 def _replace_method(undo: ExitStack, owner: object, method: str, result: object) -> None:
-    """Replace an object's method by a function that returns ``result``, until ``undo`` closes."""
+    """Make a method of ``owner`` return ``result`` until the ``with`` block of ``undo`` ends."""
     setattr(owner, method, lambda *_: result)
     undo.callback(delattr, owner, method)
 
@@ -111,7 +111,7 @@ def select_scores(
     topk: int,
     results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, object]:
-    """Return the best scores of a feature level, with the labels, rows and results of the boxes.
+    """Return the best scores of a feature level, and their labels, row indices and results.
 
     Scores below the threshold become 0.
     """
@@ -143,9 +143,11 @@ def suppress_boxes(
     nms_cfg: ConfigDict | None,
     class_agnostic: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Suppress overlapping boxes of each class; return boxes with scores, and box indices.
+    """Suppress overlapping boxes of each class.
 
-    The selected boxes come first. Each suppressed box is replaced by the best box, with score 0.
+    Returns:
+        The boxes with the score as fifth column, and the index of each box in ``boxes``. Selected
+        boxes come first. Each suppressed box is replaced by the best box, with the score 0.
     """
     if nms_cfg is None:
         unchanged: tuple[Tensor, Tensor] = ctx.origin_func(
@@ -167,7 +169,7 @@ def suppress_boxes(
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
 def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
-    """Return False for ``is_in_onnx_export``: mmdet's ONNX branches import a removed module."""
+    """Return False, since mmdet's code for ONNX exports imports a module that mmdet has removed."""
     return False
 
 
@@ -237,7 +239,12 @@ def suppress_by_class(
     return_inds: bool = False,
     box_dim: int = 4,
 ) -> object:
-    """Suppress overlapping boxes of each class; scores below the threshold become 0."""
+    """Suppress overlapping boxes of each class; scores below the threshold become 0.
+
+    Returns:
+        The boxes with the score as fifth column, and the label of each box. With ``return_inds``,
+        the result of mmdet's function.
+    """
     if return_inds:
         return ctx.origin_func(
             multi_bboxes, multi_scores, score_thr, nms_cfg, max_num, score_factors, True, box_dim
@@ -263,7 +270,7 @@ def pool_by_level(
     rois: Tensor,
     roi_scale_factor: float | None = None,
 ) -> Tensor:
-    """Pool each region at all feature levels; return the results of the regions' own levels."""
+    """Pool each region at all feature levels; return each region's result at its assigned level."""
     levels = self.map_roi_levels(rois, len(feats))
     if roi_scale_factor is not None:
         rois = self.roi_rescale(rois, roi_scale_factor)
@@ -293,7 +300,7 @@ def decode_deltas(
     clip_border: bool = True,
     *rest: object,
 ) -> Tensor:
-    """Decode boxes and clip them out of place, since mmdet's code clips views in place."""
+    """Decode boxes, and return clipped copies, whereas mmdet's code clips views in place."""
     boxes = ctx.origin_func(rois, deltas, means, stds, None, wh_ratio_clip, False, *rest)
     return _clip_boxes(boxes, max_shape) if clip_border and max_shape is not None else boxes
 
@@ -302,7 +309,7 @@ def decode_deltas(
 def decode_distances(
     ctx: Context, points: Tensor, distance: Tensor, max_shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Decode boxes and clip them out of place, since mmdet's code clips views in place."""
+    """Decode boxes, and return clipped copies, whereas mmdet's code clips views in place."""
     boxes: Tensor = ctx.origin_func(points, distance)
     return boxes if max_shape is None else _clip_boxes(boxes, max_shape)
 

@@ -57,7 +57,7 @@ def _map_over_batch(
     boxes: Tensor,
     *rest: Any,
 ) -> tuple[Tensor, int]:
-    """Merge the mapped dimension with the batch; this is the operator's rule for torch.vmap."""
+    """Pool regions under torch.vmap: the mapped dimension is merged with the batch dimension."""
     features, boxes = features.movedim(in_dims[0], 0), boxes.movedim(in_dims[1], 0)
     pooled = pool_regions(features.flatten(0, 1), boxes.flatten(0, 1), *rest)
     return pooled.reshape(features.shape[0], -1, *pooled.shape[1:]), 0
@@ -77,7 +77,7 @@ def symbolic(
     samples: int,
     shift: bool,
 ) -> object:
-    """Return a node ``RoiAlign``; before opset 16, boxes are moved to express the shift."""
+    """Return a ``RoiAlign`` node; before opset 16, ``shift`` moves the boxes by half a feature."""
 
     def constant(values: object) -> object:
         return g.op("Constant", value_t=torch.tensor(values))

@@ -16,7 +16,8 @@ def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -
     Args:
         config: The config, with a complete ``test_cfg``.
         size: Channels, height and width of the input.
-        candidates: True for a detector without non-maximum suppression; the task then performs it.
+        candidates: True for a detector without non-maximum suppression; the task then performs the
+            suppression.
     """
     task: dict[str, object] = {
         "type": "object-detection",
@@ -74,7 +75,7 @@ def _type_name(kind: object) -> str:
 
 
 def _read_class_names(config: Config) -> list[str]:
-    """Return the class names of the test data set; [] if the model has a different class count."""
+    """Return the test data set's class names; [] if the model has another number of classes."""
     data = config.get("test_dataloader", {}).get("dataset", {})
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
     head = heads[-1] if isinstance(heads, list) else heads

@@ -48,7 +48,7 @@ def read_config(mmpretrain: ModuleType, name: str) -> tuple[Config, str | None]:
 
 
 def _suggest_names(name: str, known: Sequence[str]) -> str:
-    """Return a hint with names that start with ``name`` or, without any, with similar names."""
+    """Return a hint with the names that start with ``name``; if there are none, similar names."""
     # mmpretrain's names end with the training setup, which users often omit.
     close = [other for other in known if other.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
@@ -77,7 +77,7 @@ def check_classifier(config: Mapping[str, Any], name: str) -> None:
     """Check that the model of a config is an image classifier.
 
     Raises:
-        ModelSourceError: The config has no model, only a backbone, or another kind of model.
+        ModelSourceError: The config has no model, or its model is a backbone or no classifier.
     """
     model: Any = config.get("model")
     if not hasattr(model, "get"):
@@ -125,7 +125,7 @@ def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
 
 def _read_crop_size(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Return the width and height set by the last transform that sets both; None without one."""
+    """Return the width and height of the last ``Resize`` or crop transform; None if unknown."""
     size = None
     for transform in pipeline:
         kind = transform.get("type")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return the model source of mmpretrain, which is imported when a model is built."""
+    """Return the model source of mmpretrain, which imports mmpretrain to build a model."""
     from enginebay_mmpretrain.source import build_classifier
 
     return {"mmpretrain": build_classifier, "mmcls": build_classifier}  # its name before version 1

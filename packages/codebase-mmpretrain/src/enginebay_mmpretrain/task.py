@@ -49,7 +49,7 @@ def classification_task(
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
 ) -> list[dict[str, object]] | None:
-    """Return a task's steps for a config's ``test_pipeline``; None for unsupported transforms.
+    """Convert a config's ``test_pipeline`` to a task's steps; None if this is not possible.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -76,7 +76,7 @@ def pipeline_steps(
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, object] | None:
-    """Return a task's step for a transform, with a scaled size; None if it is unsupported."""
+    """Convert a transform to a task's step with a scaled size; None for unsupported transforms."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load_published(network: nn.Module, address: str | None, name: str) -> None:
-    """Load the weights that OpenMMLab published into a network.
+    """Load OpenMMLab's published weights into a network.
 
     The file is downloaded once. Code in the file is not run.
 

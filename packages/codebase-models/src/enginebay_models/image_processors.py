@@ -64,9 +64,10 @@ def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -
 def _image_input(
     config: PreTrainedConfig, name: str, height: int, width: int, *, detects: bool
 ) -> Record | None:
-    """Return the preprocessing of the model's image processor for an image size, as plain data.
+    """Return the preprocessing of the model's image processor, adapted to an image size.
 
-    The result is None without a processor, or if plain data cannot express the processor's code.
+    The result is plain data; None if the model has no image processor, or if plain data cannot
+    express the processor's code.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -86,7 +87,7 @@ def _image_input(
 
 
 def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | None:
-    """Return the class of the model's image processor that uses Pillow; None if there is none."""
+    """Return the Pillow version of the model's image processor class; None if there is none."""
     import transformers
     from transformers.models.auto import image_processing_auto
 
@@ -98,7 +99,11 @@ def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | Non
 def _settings_for_size(
     settings: BaseImageProcessor, height: int, width: int, *, detects: bool
 ) -> tuple[dict[str, object], Record]:
-    """Return the settings to change in a processor for an image size, and the preprocessing."""
+    """Adapt an image processor to an image size.
+
+    Returns:
+        The changed settings of the processor, and the preprocessing as plain data.
+    """
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}
     if detects:
@@ -121,9 +126,10 @@ def _settings_for_size(
 def _settings_with_crop(
     settings: BaseImageProcessor, height: int, width: int, kernel: _Kernel
 ) -> tuple[Mapping[str, object], Record, Record | None]:
-    """Return the settings to change in a processor, the resize step, and the crop step, if any.
+    """Adapt an image processor that may crop; the cropped share of the image stays the same.
 
-    The same share of the image is cropped as with the original settings.
+    Returns:
+        The changed settings of the processor; the resize step; and the crop step, or None.
     """
     crop_step = crop(height, width, rounding="down")
     size = _read_sides(settings.size)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return a model source for each library, which is imported when a model is built."""
+    """Return a model source for each library; a source imports its library to build a model."""
     from enginebay_models import timm, torchvision, transformers
 
     return {

@@ -120,7 +120,7 @@ class Candidates(Detector):
         return {name: values[None] for name, values in results.items()}
 
     def _decode(self, maps: Any, anchors: Any, sizes: Any) -> list[dict[str, Tensor]]:
-        """Return the boxes and scores of one image; this replaces ``postprocess_detections``."""
+        """Return an image's boxes and scores; called instead of ``postprocess_detections``."""
         maps = {name: _join_levels(parts) for name, parts in maps.items()}
         coder = self.network.box_coder
         # The coder of FCOS has no decode_single.
@@ -140,7 +140,10 @@ class Candidates(Detector):
 
 
 def _join_levels(parts: Any) -> Tensor:
-    """Return an image's rows as one tensor; RetinaNet and FCOS have a tensor per feature level."""
+    """Return one tensor with a row for each box of an image.
+
+    RetinaNet and FCOS have a separate tensor for each feature level.
+    """
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)

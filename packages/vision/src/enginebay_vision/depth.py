@@ -34,8 +34,8 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         relative: True if the output contains inverse depths with an unknown scale and shift, as in
             MiDaS and Depth Anything. Metrics then fit scale and shift for each image by least
             squares.
-        unit: The value in annotation files for a depth of 1 in the output's unit: 1000 for files in
-            millimetres and an output in metres, 256 for KITTI's files.
+        unit: The value in annotation files that means a depth of 1 in the output's unit: 1000 for
+            files in millimetres and an output in metres, 256 for KITTI's files.
     """
 
     relative: bool = False
@@ -50,7 +50,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         check_maps(output, dims, ("a map", "1hw"), ("a map", "11hw"))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return each image file with the depth file of the same name, or with None."""
+        """Return (image file, depth file) pairs; the second is None if there are no depth files."""
         return find_image_pairs(path, (("images", "depth"),), (".png",))
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:

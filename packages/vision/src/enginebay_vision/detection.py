@@ -37,8 +37,8 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     Attributes:
         boxes: The output with four coordinates for each box; empty for the model's first output.
         scores: The output with one score for each box or, if ``labels`` is empty, for each box and
-            class; a score after those of the classes means "no object". Empty if the scores follow
-            the four coordinates in the output ``boxes``.
+            class. If there is one score more than classes, the last score means "no object". Empty
+            if the scores follow the four coordinates in the output ``boxes``.
         labels: The output with the class index of each box; empty without such an output.
         columns: True if the output ``boxes`` has a column for each box, ``(4 + classes)×boxes``, as
             in models of ultralytics. Requires an empty ``scores``.
@@ -87,7 +87,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
-        """Return a copy of the task with empty names and dtypes filled in from a model's specs.
+        """Return a copy of the task; empty names and dtypes are replaced by those of the model.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -125,7 +125,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return AnnotatedImages(task, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file with boxes from COCO or VOC annotations, or with None."""
+        """Return (image file, annotated boxes) pairs; without annotations, the second is None."""
         boxes = find_annotated_boxes(path, self.classes)
         return super().find_items(path) if boxes is None else boxes
 

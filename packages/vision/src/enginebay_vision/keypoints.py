@@ -90,7 +90,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         return [(coco.images[body.image_id], body) for body in bodies]
 
     def read_truth(self, image: PilImage, annotation: CocoObject) -> tuple[PilImage, TruePoints]:
-        """Return the part of the image with a body, and the body's points relative to that part."""
+        """Cut a body out of the image; return this part, and the body's points relative to it."""
         left, top, width, height = annotation.bbox
         # A file may lack the area of an outline.
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height

@@ -35,7 +35,7 @@ def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
 
 
 def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
-    """Return a copy of the preprocessing with the name and dtype of a model's input filled in.
+    """Return a copy of the preprocessing that has the name and dtype of a model's input.
 
     Raises:
         UsageError: Preprocessed images would not fit the input.

@@ -46,7 +46,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
     from_one: bool = False
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Raise a ``UsageError`` unless the output has the axes of ``form`` and all classes."""
+        """Raise a ``UsageError`` unless the output's shape fits ``form`` and the class names."""
         if self.form == "classes":
             check_maps(output, dims, ("classes", "1hw"), ("classes", "11hw"))
         else:
@@ -54,7 +54,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
             check_classes(self.classes, output, [dims[self.image.layout.index("C")]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return each image file with the mask file of the same name, or with None."""
+        """Return (image file, mask file) pairs; the second is None if there are no mask files."""
         return find_image_pairs(
             path, (("images", "annotations"), ("JPEGImages", "SegmentationClass")), (".png",)
         )

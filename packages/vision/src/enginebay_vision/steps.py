@@ -98,8 +98,8 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         height: The height of the result in pixels.
         width: The width of the result in pixels.
         at: The part of the image to use: ``middle``, or ``corner`` for the upper left corner.
-        rounding: The number of pixels at the left and at the top if an odd number is cropped or
-            padded. ``nearest``: crop the half that is even, pad the smaller half, like torchvision.
+        rounding: The half of an odd number of pixels that is cropped or padded at the left and at
+            the top. ``nearest``: crop the even half, pad the smaller half, like torchvision.
             ``down``: crop the smaller half, pad the larger half, like transformers without
             torchvision.
         fill: The colour of the padding: red, green and blue from 0 to 255.
@@ -129,7 +129,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         )
 
     def _crop_offset(self, size: int, target: int) -> float:
-        """Return the start of the image on an axis of the result; negative if cropped."""
+        """Return the position of the image's left or upper edge; negative if cropped."""
         if self.at == "corner":
             return 0.0
         if self.rounding == "down":

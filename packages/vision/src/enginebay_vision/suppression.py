@@ -18,7 +18,7 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Non-maximum suppression: removes boxes that overlap a box with a better score.
 
     Attributes:
-        iou: The intersection over union with a better box above which a box is removed.
+        iou: A box is removed if its intersection over union with a better box is above this number.
         per_class: True to compare only boxes of the same class.
         most: The maximum number of remaining boxes for an image.
     """

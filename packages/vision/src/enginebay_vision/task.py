@@ -44,8 +44,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             image: The path of an image file, or a ``PIL.Image.Image``.
 
         Returns:
-            A dict with one array, ``1×C×H×W`` or ``1×H×W×C``, by the input's name: the argument for
-            calling a wrapper from :func:`enginebay.load`.
+            A dict with one array, ``1×C×H×W`` or ``1×H×W×C``, whose key is the input's name. The
+            wrapper that :func:`enginebay.load` returns takes this dict as its argument.
 
         Raises:
             InputError: The image cannot be read.
@@ -67,7 +67,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return AnnotatedImages(self, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file in a folder with an annotation, or with None."""
+        """Return (image file, annotation) pairs; without annotations, the second is None."""
         return [(file, None) for file in find_images(path)]
 
     def read_truth(self, image: PilImage, annotation: Any) -> tuple[PilImage, object]:
@@ -142,7 +142,7 @@ class OneOutputTask(Task, frozen=True, kw_only=True):
     output: str = ""
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
-        """Return a copy of the task with empty names and dtypes filled in from a model's specs.
+        """Return a copy of the task; empty names and dtypes are replaced by those of the model.
 
         Raises:
             UsageError: The task does not fit the model.

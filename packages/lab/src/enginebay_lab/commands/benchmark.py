@@ -146,7 +146,7 @@ def run(args: Namespace) -> int:
 
 
 def _find_model(artifacts: list[Path]) -> str:
-    """Return the name of the model; the first artifact whose model still exists names it."""
+    """Return the model's name from the first artifact whose model still exists."""
     from enginebay import open_artifact
 
     for artifact in artifacts:

@@ -1,4 +1,4 @@
-"""``enginebay bisect``: find the first layer whose outputs differ, or compare each layer."""
+"""``enginebay bisect``: find the first wrong layer of an engine, or check each module."""
 
 from __future__ import annotations
 

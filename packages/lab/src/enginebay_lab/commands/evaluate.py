@@ -1,4 +1,4 @@
-"""``enginebay evaluate``: measure the accuracy of artifacts on a data set, and of PyTorch."""
+"""``enginebay evaluate``: measure the accuracy of artifacts and of PyTorch on a data set."""
 
 from __future__ import annotations
 

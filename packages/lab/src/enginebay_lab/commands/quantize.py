@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Quantize the model, and print how much accuracy the artifact loses."""
+    """Quantize the model, and print how much accuracy the artifact loses; return 0."""
     from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.quantization import quantize

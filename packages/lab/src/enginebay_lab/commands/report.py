@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Collect the results, and write the report."""
+    """Collect the results, and write the report; return 0."""
     from enginebay_lab.reports.output_files import check_output
     from enginebay_lab.reports.record_collector import report
 

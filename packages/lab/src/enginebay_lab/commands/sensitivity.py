@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Rank the layers by the error that each causes, and print them."""
+    """Rank the layers by the error that each causes, and print the ranking; return 0."""
     from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.rank_layers import sensitivity

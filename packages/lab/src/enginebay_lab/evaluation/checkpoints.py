@@ -55,7 +55,7 @@ class EvaluationJournal(Journal):
             not exist.
 
     Attributes:
-        rows: The rows of an earlier run by key, without rows that have an error instead of a value.
+        rows: The rows of an earlier run that have no error, by the rows' keys.
 
     Raises:
         UsageError: The file exists and ``resume`` is False, or a line of the file is not a row.
@@ -75,7 +75,7 @@ class EvaluationJournal(Journal):
         self._last_save = time.monotonic()
 
     def start(self, key: str) -> Checkpoint | None:
-        """Start an evaluation, and return an earlier run's checkpoint of the same key, or None.
+        """Start an evaluation; return the checkpoint of an earlier run with this key, or None.
 
         Args:
             key: A digest of the evaluation's artifacts, metrics and model.

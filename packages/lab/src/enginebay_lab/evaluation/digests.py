@@ -38,7 +38,7 @@ class TotalDigest:
 
     @property
     def inputs(self) -> str:
-        """The digest of the inputs, in the form of ``DataRecord.digest``."""
+        """The digest of the inputs in hexadecimal, as in ``DataRecord.digest``."""
         return self._inputs.hexdigest()
 
     @property

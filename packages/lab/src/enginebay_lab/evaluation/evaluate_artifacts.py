@@ -57,8 +57,8 @@ def evaluate(
     """Measure the accuracy of artifacts and of the PyTorch model on the same items.
 
     Each engine runs in a separate child process: if an engine crashes, hangs or raises, only the
-    rows of this artifact fail. Each item is read once, and memory does not grow with the number of
-    items.
+    result rows of this artifact fail. Each item is read once, and memory does not grow with the
+    number of items.
 
     Args:
         artifacts: One artifact, or a sequence of artifacts with the same inputs. Each is a folder,

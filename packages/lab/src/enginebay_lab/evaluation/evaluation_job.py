@@ -52,7 +52,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
 def describe_job(
     run: EvaluationRun, metrics: object, model: object, timeout: float
 ) -> EvaluationJob:
-    """Return the description of an evaluation with which workers can evaluate parts of it.
+    """Return the description that workers need to evaluate parts of an evaluation.
 
     Args:
         run: The evaluation.

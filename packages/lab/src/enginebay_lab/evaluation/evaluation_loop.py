@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EvaluationLoop:
-    """Runs items through PyTorch and the engines; as a context manager, ends the engines.
+    """A context manager that runs items through PyTorch and engines; on exit, ends the engines.
 
     Args:
         run: The evaluation.
@@ -71,7 +71,7 @@ class EvaluationLoop:
             self._drop_engine(name, reason)
 
     def restore(self, shard: Shard) -> None:
-        """Load the results of an incomplete shard (range of items), and continue after it."""
+        """Load an incomplete shard (results on a range of items); continue after its last item."""
         for name in shard.lost.keys() - self._current.lost.keys():  # failed in the earlier run
             self._drop_engine(name, shard.lost[name])
         self._current.merge(shard)

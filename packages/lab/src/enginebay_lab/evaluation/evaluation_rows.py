@@ -47,9 +47,9 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
         drop: By how much the artifact's value is worse than PyTorch's; negative if it is better.
             None if one of the two values is missing.
         count: The number of items.
-        agreement: The fraction of the items on which the argmax along the last axis and all
-            integers of the artifact's outputs equal PyTorch's. None without a model, or if the
-            outputs are neither scores of several classes nor integers.
+        agreement: The fraction of the items on which the artifact's decisions equal PyTorch's. The
+            decisions are the argmax along the last axis of class scores, and all values of integer
+            outputs. None without a model, or if no output has a decision.
         worst: The items on which the artifact's outputs differ most from PyTorch's, the largest
             difference first.
         error: The reason if there is no value: the engine failed, or the metric raised. Otherwise
@@ -107,7 +107,7 @@ class Evaluation(
     Attributes:
         rows: A row for each artifact and metric, in the order of the arguments.
         data: The record of the data set: its source, the number of items and their digest.
-        reference: What the artifacts are compared with; empty without a model.
+        reference: The model with which the artifacts are compared; empty without a model.
         command: The command that repeats the evaluation; empty if it was called in Python.
     """
 
@@ -132,7 +132,7 @@ class Evaluation(
         yield Fields([("note", note) for note in notes])
 
     def failures(self, max_drop: float | None = None) -> list[str]:
-        """Return one line for each row that fails: it has an error, or its drop is too large.
+        """Return one line for each row that fails, as in :meth:`EvaluationRow.failure`.
 
         Args:
             max_drop: The largest drop that passes; None to accept any drop.

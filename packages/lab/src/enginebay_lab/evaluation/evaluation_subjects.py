@@ -26,7 +26,7 @@ class EvaluationSubject(NamedTuple):
     Attributes:
         name: The artifact's folder, as the caller wrote it.
         request: The engine's files and load options.
-        identity: A digest of the artifact's manifest, which contains the digests of all files.
+        identity: A digest of the artifact's manifest, and thereby of all files of the artifact.
         artifact: The opened artifact.
     """
 
@@ -42,7 +42,7 @@ def open_subjects(
     """Open the artifacts to evaluate.
 
     Raises:
-        UsageError: The sequence is empty, or names an artifact twice.
+        UsageError: The sequence is empty, or contains an artifact twice.
         ArtifactError: An artifact is damaged, or bound to a different engine or device.
         BackendUnavailableError: An artifact's backend cannot be used here.
     """

@@ -75,7 +75,7 @@ def evaluate_on_executor(
 
 
 class _ShardMerger:
-    """Merges the results of shards in the order of the items, although they end in any order."""
+    """Merges the results of shards in the order of the items, in whatever order the shards end."""
 
     def __init__(
         self, run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool

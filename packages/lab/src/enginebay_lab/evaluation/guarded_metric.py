@@ -1,4 +1,4 @@
-"""A wrapper of a metric that turns the metric's exceptions into errors that name the metric."""
+"""Wraps metrics, so that a metric's exception becomes an error with the metric's name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class MetricError(EnginebayError):
 
 
 class GuardedMetric:
-    """Wraps a metric for the outputs of one artifact or of PyTorch; its errors name the metric.
+    """Wraps a metric, so that its exceptions become errors with the metric's name.
+
+    Each instance measures the outputs of one artifact, or of PyTorch.
 
     Args:
         source: The source that builds the metric.
@@ -33,7 +35,7 @@ class GuardedMetric:
 
     Attributes:
         name: The metric's name.
-        against: ``target`` to compare outputs with targets, ``reference`` with PyTorch's outputs.
+        against: ``target`` if outputs are compared with targets, ``reference`` if with PyTorch's.
     """
 
     def __init__(self, source: MetricSource, data: str) -> None:
@@ -52,7 +54,7 @@ class GuardedMetric:
         Args:
             number: The item's index in the data set's source.
             outputs: The model's only output, or a dict of several outputs by name.
-            target: The item's target, or PyTorch's outputs in the form of ``outputs``.
+            target: The item's target; or PyTorch's outputs, an array or a dict like ``outputs``.
 
         Raises:
             InputError: The target is missing, or does not fit the outputs.
@@ -118,7 +120,7 @@ class GuardedMetric:
 
     @property
     def state(self) -> object:
-        """A copy of the metric's state for :meth:`merge`; the metric if states cannot be merged.
+        """A copy of the metric's state for :meth:`merge`; if states cannot be merged, the metric.
 
         Raises:
             MetricError: The metric raised.

@@ -37,7 +37,7 @@ class MetricSource(NamedTuple):
         name: The metric's name in results and messages.
         build: The function that returns a new instance.
         identity: The metric's name, followed by a digest of its source file and attributes.
-        against: ``target`` to compare outputs with targets, ``reference`` with PyTorch's outputs.
+        against: ``target`` if outputs are compared with targets, ``reference`` if with PyTorch's.
         unmergeable: The reason why the states of two instances cannot be merged; empty if they can
             be merged.
     """
@@ -50,7 +50,7 @@ class MetricSource(NamedTuple):
 
 
 def find_metrics(metrics: object) -> list[MetricSource]:
-    """Return the sources of metrics, after a check that one instance of each can be built.
+    """Find metrics, and build each once as a check; return a source for each metric.
 
     Args:
         metrics: One metric, or a list of metrics. Each is a string as on the command line; an

@@ -32,7 +32,8 @@ class AccumulatorState(msgspec.Struct, frozen=True):
         count: The number of items.
         agreed: The number of items whose decisions (argmax or integer outputs) equal PyTorch's.
         decided: The number of items that have decisions.
-        worst: The items that differ most from PyTorch's outputs: distances and negated indices.
+        worst: A pair (distance, negated index) for each item whose outputs differ most from
+            PyTorch's.
         errors: The errors of metrics that raised, by the metrics' names.
         metrics: The states of the other metrics by name; the metric object itself if states of this
             metric cannot be merged.
@@ -69,7 +70,7 @@ class OutputAccumulator:
         self.reset()
 
     def reset(self) -> None:
-        """Remove the results of all items, except those of metrics that cannot be merged.
+        """Remove all results, except in metrics whose states cannot be merged.
 
         Raises:
             MetricError: A metric raised.

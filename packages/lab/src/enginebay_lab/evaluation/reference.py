@@ -28,7 +28,7 @@ SMALL_MODEL_PARAMETERS, SMALL_ITEM_BYTES = 1 << 20, 1 << 16
 
 
 class TorchModel:
-    """A PyTorch model that takes and returns arrays by the names of the artifacts' tensors.
+    """A PyTorch model that takes and returns arrays, with the names that the artifacts use.
 
     Args:
         source: The model.
@@ -71,7 +71,7 @@ class TorchModel:
 
 @contextmanager
 def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
-    """Yield a PyTorch model bound to an evaluation's inputs; restore the model after the block.
+    """Yield a PyTorch model bound to an evaluation's inputs; on exit, restore the model.
 
     Raises:
         ModelSourceError: The model does not exist.

@@ -50,7 +50,7 @@ def resume_in_order(
 def load_checkpoint(
     run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
 ) -> tuple[TotalAccumulator, ItemReader, list[Shard]]:
-    """Load the checkpoint of an earlier run, if the items of the merged results have not changed.
+    """Load an earlier run's checkpoint, unless the items of its merged results have changed.
 
     Args:
         run: The evaluation.
@@ -77,7 +77,7 @@ def load_checkpoint(
 
 
 def find_unchanged_shards(reader: ItemReader, shards: Sequence[Shard]) -> Iterator[Shard]:
-    """Read the items of shards (ranges of items) in order; yield the unchanged shards."""
+    """Read the items of shards (ranges of items) in order; yield shards with unchanged items."""
     for shard in sorted(shards, key=lambda shard: shard.start):
         stop = shard.start + shard.count
         reader.skip_items(stop - reader.count)

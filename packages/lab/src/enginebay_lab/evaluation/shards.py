@@ -45,7 +45,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.items.targets) // DIGEST_BYTES
 
     def pack_metrics(self) -> Shard:
-        """Return a copy whose metric states MessagePack can encode.
+        """Return a copy of the shard, with metric states that MessagePack can encode.
 
         Raises:
             TypeError: A metric's state contains other objects than numbers and arrays.
@@ -53,7 +53,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         return self._convert_metrics(pack_state)
 
     def unpack_metrics(self) -> Shard:
-        """Return a copy whose metric states are decoded; tensors in these states become arrays."""
+        """Return a copy of the shard, with decoded metric states; tensors become arrays."""
         return self._convert_metrics(unpack_state)
 
     def _convert_metrics(self, convert: Callable[[object], object]) -> Shard:

@@ -25,7 +25,7 @@ TASK_BYTES = 2 << 30
 def local_executor(workers: int | None = None) -> Iterator[Executor]:
     """Yield an executor that runs tasks on this machine, each in a child process.
 
-    Tasks that still run at the end of the block are killed.
+    Tasks that still run when the context manager exits are killed.
 
     Args:
         workers: The number of tasks that run at once; by default as many as the cores and the free

@@ -89,8 +89,9 @@ def run_tasks(
     """Run tasks on an executor, and yield their outcomes in the order in which they end.
 
     If a worker starts a task and does not answer in time, the task is sent a second time. If a
-    worker dies, the executor itself may start the task again, as Dask does. The outcome counts all
-    starts of the task. A task has one outcome, even if two workers finish it.
+    worker dies, the executor itself may start the task again, as Dask does. The field
+    ``attempts`` of the outcome counts all starts of the task. A task has one outcome, even if two
+    workers finish it.
 
     Args:
         tasks: The tasks; each has a unique key.
@@ -163,7 +164,7 @@ class _TasksInFlight:
                 future.cancel()
 
     def _send_task(self, sent: _SentTask) -> Iterator[TaskOutcome]:
-        """Submit a task; if the executor accepts no more tasks, yield an outcome with a fault."""
+        """Submit a task; if the executor accepts no more tasks, yield a failed outcome."""
         task = sent.task
         if self._executor_fault is not None:
             yield sent.fail_with(self._executor_fault)
@@ -236,7 +237,7 @@ class _TasksInFlight:
 
 
 def _decode_outcome(reply: bytes, sent: _SentTask) -> TaskOutcome:
-    """Return the outcome in a worker's reply; for a damaged reply, an outcome with a fault."""
+    """Return the outcome in a worker's reply; for a damaged reply, a failed outcome."""
     try:
         outcome = msgspec.msgpack.decode(reply, type=TaskOutcome)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
@@ -248,7 +249,7 @@ def _decode_outcome(reply: bytes, sent: _SentTask) -> TaskOutcome:
 
 
 def _read_future(future: Future[bytes]) -> bytes | TaskFault:
-    """Return a future's result, or a fault if the future failed or was cancelled."""
+    """Return a future's result; if the future failed or was cancelled, the reason."""
     try:
         return future.result()
     except CancelledError as err:

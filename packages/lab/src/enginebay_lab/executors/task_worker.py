@@ -41,10 +41,11 @@ def perform_order(order: bytes) -> bytes:
     """Run a task; executors call this function in any process and thread.
 
     Args:
-        order: The result of :func:`encode_order`, by any version of Enginebay.
+        order: The result of :func:`encode_order`, which may come from another version of Enginebay.
 
     Returns:
-        An encoded :class:`TaskOutcome`. A failure is an outcome with a fault, not an exception.
+        An encoded :class:`TaskOutcome`. If the task fails, the outcome contains the reason, and no
+        exception is raised.
     """
     host = host_name()
     # Another version's task may have other fields: it is decoded after the versions are compared.

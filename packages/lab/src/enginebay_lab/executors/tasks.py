@@ -60,10 +60,10 @@ class TaskFault(msgspec.Struct, frozen=True):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a task: a value or a fault.
+    """The outcome of a task: the function's result, or the reason why there is none.
 
     Attributes:
-        key: The task's key; empty until the sender has received the outcome.
+        key: The task's key, which the sender fills in; empty in a worker's reply.
         value: The function's result; None if the task failed.
         fault: The reason why there is no value; None if the task succeeded.
         host: The name of the machine that ran the task; empty if unknown.

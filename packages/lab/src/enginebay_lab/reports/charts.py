@@ -39,7 +39,7 @@ class Figure(NamedTuple):
 
 
 def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
-    """Yield a box plot of the durations of calls for each batch size and number of threads."""
+    """Yield a box plot of the engines' latencies for each batch size and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
         # A logarithmic axis cannot show 0.
@@ -121,9 +121,9 @@ def _positive_or_none(value: float | None) -> float | None:
 
 
 def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
-    """Return a plot of the output's signal-to-noise ratio with a single layer in 8 bits.
+    """Return a plot of the output's signal-to-noise ratio if only one layer is in 8 bits.
 
-    The plot has a bar for each of the worst layers. None if no ratio was measured.
+    The plot has a bar for each of the worst layers. The result is None if no ratio was measured.
     """
     nodes = [node for node in sensitivity.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:

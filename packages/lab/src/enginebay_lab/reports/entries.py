@@ -23,7 +23,7 @@ _replace = msgspec.structs.replace
 
 
 class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
-    """All results about one artifact: the fields of a comparison's row, and these attributes.
+    """All results about one artifact: the fields of ``ComparisonRow`` and the attributes below.
 
     Attributes:
         manifest: The artifact's manifest.
@@ -71,7 +71,7 @@ def merge_entries(report: Findings) -> list[ReportEntry]:
 
 
 def list_benchmarks(report: Findings) -> list[Benchmark]:
-    """Return a report's benchmarks, followed by speeds that only its comparisons contain."""
+    """Return a report's benchmarks; speeds that only comparisons contain become benchmarks too."""
     benchmarks = list(report.benchmarks)
     measured = {row.artifact for benchmark in benchmarks for row in benchmark.rows}
     for comparison in report.comparisons:
@@ -155,7 +155,7 @@ def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
 
 
 def _unique_path_end(path: str, entries: list[ReportEntry]) -> str:
-    """Return the shortest end of a path with which no other entry's path ends."""
+    """Return the last parts of a path, as few as distinguish it from all other entries' paths."""
     others = [
         Path(entry.artifact).parts for entry in entries if entry.artifact and entry.artifact != path
     ]

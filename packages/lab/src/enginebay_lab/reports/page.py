@@ -97,7 +97,7 @@ def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[table
 
 
 def _entry_labels(entries: list[ReportEntry]) -> dict[str, str]:
-    """Return the label of each entry, by the name that evaluation and benchmark rows use."""
+    """Return a dict of entry labels; the keys are the names in evaluation and benchmark rows."""
     metric_labels = {row.artifact: entry.label for entry in entries for row in entry.metrics}
     return metric_labels | {row.name: entry.label for entry in entries for row in entry.speeds}
 

@@ -96,7 +96,7 @@ class _RecordCollector:
         """Add the results that a source contains.
 
         Raises:
-            UsageError: A report cannot show the source, or it is of a different model.
+            UsageError: A report cannot show the source, or the source is of a different model.
             ArtifactError: The source is a damaged artifact.
         """
         match source:
@@ -185,7 +185,7 @@ class _RecordCollector:
         self.artifacts[self._last_artifact] = replaced
 
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
-        """Add a comparison, and those of its artifacts that exist and were not deployed again."""
+        """Add a comparison and its artifacts; skip artifacts that are missing or deployed again."""
         rows = []
         for row in comparison.rows:
             rows.append(row)

@@ -30,7 +30,7 @@ class SameModelCheck:
         self._recorded: dict[Hashable, tuple[str, dict[str, NumpyArray]]] = {}
 
     def check_artifact(self, artifact: Artifact) -> None:
-        """Check that an artifact is of the same model as earlier artifacts; accept the first one.
+        """Check that an artifact is of the same model as the earlier artifacts, if there are any.
 
         Raises:
             UsageError: The model differs; the message names both artifacts and the difference.
@@ -64,7 +64,7 @@ class SameModelCheck:
 
 
 def _describe_difference(first: Manifest, second: Manifest) -> str:
-    """Describe how inputs or outputs differ; empty if both manifests may be of one model."""
+    """Return how inputs or outputs differ; empty if the manifests may be of the same model."""
     for kind in ("inputs", "outputs"):
         ours, theirs = getattr(first, kind), getattr(second, kind)
         if [_spec_signature(spec) for spec in ours] != [_spec_signature(spec) for spec in theirs]:
@@ -105,7 +105,7 @@ def _digest_array(array: NumpyArray) -> bytes:
 
 
 def _do_outputs_differ(ours: Mapping[str, NumpyArray], theirs: Mapping[str, NumpyArray]) -> bool:
-    """Return true if two references' outputs for the same inputs are of different models."""
+    """Return True if recorded outputs for the same inputs differ so much that the models differ."""
     return any(_is_far_apart(ours[name], theirs[name]) for name in ours.keys() & theirs.keys())
 
 

@@ -154,7 +154,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
 
 
 def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return a table of combinations without a result, with the fault and reason of each."""
+    """Return a table with the fault and the reason of each lost sweep cell (without a result)."""
     columns = ("Model", "Backend", "Fault", "Host", "Attempts", "Reason")
     return make_table(
         "Lost: no result",

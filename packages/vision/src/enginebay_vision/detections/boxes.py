@@ -125,7 +125,7 @@ class Layout(NamedTuple):
     def describe_difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
     ) -> str:
-        """Return how the outputs' shapes differ; empty if only the numbers of rows differ."""
+        """Return a text on how shapes differ; it is empty if only the numbers of rows differ."""
         for name, values in expected.items():
             is_first = name == self.names[0]
             target, actual = values.shape, found[name].shape

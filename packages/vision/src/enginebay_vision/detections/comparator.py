@@ -30,10 +30,10 @@ class Detections:
 
     An unmatched box is excused if its score is near the model's score threshold, since a rounding
     error may move the score across the threshold. The threshold is not known, but it is at most the
-    lowest score in any sample. So a score is near if it is in the range of the tolerance around the
-    lowest matched score, and if no sample has a score below this range. A correct engine finds at
-    least half of the boxes near the threshold: the number of excused expected (or found) boxes is
-    at most the number of matched boxes with scores in this range.
+    lowest score in any sample. So a score is near if it differs from the lowest matched score by at
+    most the tolerance, and if no sample has a score below this range. A correct engine finds at
+    least half of the boxes near the threshold. So no expected (or found) box is excused if more of
+    them would be excused than matched boxes have scores in this range.
 
     Args:
         argument: The minimum intersection over union of a pair, as text; empty for 0.5.
@@ -91,9 +91,10 @@ class Detections:
 
 
 def _box_intervals(expected: Boxes, found: Boxes, tolerance: _Tolerance) -> Iterator[NumpyArray]:
-    """Yield the starts and the ends of the expected boxes on the x axis, then of the found boxes.
+    """Yield four arrays: starts and ends on the x axis of the expected, then of the found boxes.
 
-    The intervals are widened by the tolerance. Boxes of different images or labels never touch.
+    The intervals are widened by the tolerance. Intervals of boxes of different images or labels
+    never touch.
     """
     boxes = np.concatenate([expected.boxes, found.boxes])
     if not len(boxes):
@@ -312,7 +313,7 @@ class _Matching:
 
 
 def _add_column_indices(indices: NumpyArray, columns: Sequence[int]) -> NumpyArray:
-    """Return an index for each row and column: the indices of the row, followed by the column."""
+    """For each pair of row and column, return the indices of the row, followed by the column."""
     repeated = np.repeat(indices, len(columns), axis=0)
     return np.column_stack([repeated, np.tile(list(columns), len(indices))]).astype(np.int64)
 

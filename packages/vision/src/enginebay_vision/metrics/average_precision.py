@@ -53,7 +53,7 @@ class AveragePrecision(ImageMetric):
             index: The class index.
             scores: The score of each result, the highest first.
             similar: The similarity of each result (row) to each true object (column).
-            ignored: For each true object, True if it is ignored, such as a group of objects.
+            ignored: True for each true object that metrics ignore, such as a group of objects.
         """
         true = np.zeros((1, index + 1), np.int64)
         true[0, index] = np.count_nonzero(~ignored)
@@ -64,14 +64,14 @@ class AveragePrecision(ImageMetric):
         self.merge_state({"found": [rows], "true": true})
 
     def merge_state(self, state: Mapping[str, Any]) -> None:
-        """Add the ``metric_state`` of another metric of the same type."""
+        """Add the images of another metric of the same type, whose state is ``state``."""
         self.metric_state = {
             "found": [*self.metric_state["found"], *state["found"]],
             "true": sum_counts(self.metric_state["true"], state["true"]),
         }
 
     def compute(self) -> float:
-        """Return the mean average precision; NaN if no class has a true object that counts."""
+        """Return the mean average precision; NaN if all true objects are ignored, or none exist."""
         (true,) = self.metric_state["true"]
         # The empty array is for a metric without images, which has nothing to concatenate.
         rows = np.concatenate(
@@ -143,7 +143,10 @@ def _pairwise_overlaps(found: NumpyArray, true: NumpyArray, ignored: NumpyArray)
 
 
 def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -> NumpyArray:
-    """Return for each result 1 for a matched object, ``_IGNORED`` for an ignored object, or 0."""
+    """Match results with true objects, and return a state for each result.
+
+    The state is 1 for a match, ``_IGNORED`` for a match with an ignored object, and else 0.
+    """
     free = np.ones(len(ignored), bool)
     states = np.zeros(len(similar))
     for result, row in enumerate(similar):
@@ -159,7 +162,10 @@ def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -
 
 
 def _average_precision(states: NumpyArray, true_count: int) -> float:
-    """Return the mean precision at 101 recalls; ``states`` begins with the best score."""
+    """Return the mean precision at 101 recalls.
+
+    ``states`` has the state of each result (1, 0 or ``_IGNORED``), the best score first.
+    """
     hits = states[states != _IGNORED]
     correct = np.cumsum(hits)
     precision = correct / np.arange(1, len(hits) + 1)

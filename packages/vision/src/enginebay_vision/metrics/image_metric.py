@@ -33,7 +33,7 @@ class ImageMetric:
         raise NotImplementedError
 
     def update(self, outputs: Mapping[str, NumpyArray] | NumpyArray, target: object) -> None:
-        """Add an image's outputs, by name or as the only array, and the image's target.
+        """Add an image: the outputs (a dict by name, or the only output) and the target.
 
         Raises:
             InputError: The target is not an annotation of an image, or is for a different task.

@@ -92,7 +92,7 @@ class SumRatio(ImageMetric):
 
 
 def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float, int]:
-    """Return the peak signal-to-noise ratio of an image in decibels, and 1 for one image."""
+    """Return an image's peak signal-to-noise ratio in decibels, and 1 as the number of images."""
     expected, actual = target.truth, results.array
     if actual.shape != expected.shape:
         sizes = ["x".join(map(str, array.shape[1::-1])) for array in (expected, actual)]

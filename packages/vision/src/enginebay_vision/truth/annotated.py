@@ -27,7 +27,7 @@ class Target(NamedTuple):
     truth: Any
 
     def postprocess_outputs(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
-        """Return the task's results for a model's outputs by name, or for its only output."""
+        """Convert a model's outputs (a dict by name, or the only output) to the task's results."""
         # The only output of a detector contains boxes followed by scores.
         name = getattr(self.task, "output", None) or getattr(self.task, "boxes", "")
         by_name = outputs if isinstance(outputs, dict) else {name: outputs}

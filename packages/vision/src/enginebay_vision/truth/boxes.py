@@ -27,7 +27,7 @@ class TrueBoxes(NamedTuple):
     Attributes:
         corners: ``N×4``: left, top, right and bottom, in pixels of the image.
         classes: The class index of each object.
-        ignored: True for each object that metrics ignore: a group, or annotated as difficult.
+        ignored: True for each object that metrics ignore: a group, or a box marked as difficult.
     """
 
     corners: NumpyArray

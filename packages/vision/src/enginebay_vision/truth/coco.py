@@ -60,7 +60,7 @@ class CocoFile(NamedTuple):
     Attributes:
         path: The annotation file.
         images: The path of each image file, by the image's id.
-        objects: All annotated objects. The file lists the image and the category of each object.
+        objects: All annotated objects; each refers to an image and a category that the file lists.
         categories: The categories in the order of their ids.
     """
 

@@ -34,8 +34,8 @@ def find_image_pairs(
 
     Args:
         path: The folder that contains a folder of images and a folder of annotations.
-        layouts: Possible names of the two folders. The first pair whose folder of annotations
-            exists is used. Without such a folder, all images are returned, with None.
+        layouts: Pairs of possible names of the two folders. The first pair whose folder of
+            annotations exists is used. If there is none, each image is returned with None.
         suffixes: The suffixes of annotation files.
 
     Raises:
@@ -57,7 +57,7 @@ def find_image_pairs(
 
 
 def find_only_file(files: Sequence[Path], folder: Path) -> Path | None:
-    """Return the only one of the annotation files in ``folder``; None if ``files`` is empty.
+    """Return the only one of a folder's annotation files; None if there are no such files.
 
     Raises:
         InputError: There are several files.
