@@ -104,7 +104,7 @@ _checks: set[Path] = set()
 
 @eb.hookimpl(wrapper=True)
 def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]:
-    """Exclude the folder of an environment check from the cache: the check must run a build."""
+    """Do not look up the builds of an environment check: the check must run the backend."""
     _checks.add(request.work_dir)
     return (yield)
 
@@ -130,7 +130,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 # Before the backend's implementation: pluggy returns the first result that is not None.
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """Return the files of an earlier build; None if there is none: pluggy calls the backend."""
+    """Return the files of an earlier build, or None; after None, pluggy calls the backend."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 

@@ -81,7 +81,7 @@ def _check_detector(config: Mapping[str, Any], name: str) -> None:
 
 
 def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return a config's channels, height and width of test images after resizing and padding.
+    """Return the channels, height and width of a config's test images after resizing and padding.
 
     Example:
         >>> resize = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}

@@ -1,7 +1,8 @@
 """Non-maximum suppression as one operator of torch, exported as ONNX's ``NonMaxSuppression``.
 
 The operator returns a mask instead of a list of indices. So no shape depends on the scores:
-torch can export the operators that use the mask, and torch.vmap can map them over images.
+torch can export the operators that use the mask, and torch.vmap can map these operators over
+images.
 """
 
 from __future__ import annotations

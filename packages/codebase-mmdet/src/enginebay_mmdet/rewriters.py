@@ -169,7 +169,7 @@ def suppress_boxes(
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
 def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
-    """Return False, since mmdet's code for ONNX exports imports a module that mmdet has removed."""
+    """Return False; after True, mmdet would import a module that no longer exists."""
     return False
 
 

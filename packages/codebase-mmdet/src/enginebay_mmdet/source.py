@@ -179,7 +179,7 @@ def _check_post_processing(section: Iterable[str]) -> None:
 
 
 def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
-    """Fill in missing options of a model's ``test_cfg``; return the number of rows per image."""
+    """Fill in missing options of ``test_cfg``; return the number of detections for each image."""
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:
         test.setdefault("score_thr", section["score_threshold"])

@@ -77,7 +77,7 @@ def check_classifier(config: Mapping[str, Any], name: str) -> None:
     """Check that the model of a config is an image classifier.
 
     Raises:
-        ModelSourceError: The config has no model, or its model is a backbone or no classifier.
+        ModelSourceError: The config has no model, or its model is not a classifier with a head.
     """
     model: Any = config.get("model")
     if not hasattr(model, "get"):
@@ -107,7 +107,7 @@ def _find_registered(kind: str) -> type | None:
 
 
 def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Return a config's channels, height and width of test images; None if not specified.
+    """Return the channels, height and width of a config's test images; None if not specified.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]

@@ -87,7 +87,7 @@ def _image_input(
 
 
 def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | None:
-    """Return the Pillow version of the model's image processor class; None if there is none."""
+    """Return the model's image processor class that uses Pillow; None if there is none."""
     import transformers
     from transformers.models.auto import image_processing_auto
 

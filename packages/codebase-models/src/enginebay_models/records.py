@@ -9,7 +9,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 def resize(height: int, width: int, **options: object) -> Record:
-    """Return a step that resizes an image, as plain data.
+    """Return, as plain data, a step that resizes an image.
 
     Example:
         >>> resize(8, 6, fit="cover")
@@ -19,10 +19,10 @@ def resize(height: int, width: int, **options: object) -> Record:
 
 
 def crop(height: int, width: int, **options: object) -> Record:
-    """Return a step that crops or pads an image, as plain data."""
+    """Return, as plain data, a step that crops or pads an image."""
     return {"type": "crop", "height": height, "width": width, **options}
 
 
 def classify(image: Record, classes: tuple[str, ...]) -> Record:
-    """Return the task of an image classifier, as plain data."""
+    """Return, as plain data, the task of an image classifier."""
     return {"type": "image-classification", "image": image, "classes": list(classes)}

@@ -50,7 +50,7 @@ def resident_memory() -> int | None:
 
 
 def _read_kilobytes(file: str, name: str) -> int | None:
-    """Read a size from a file in ``/proc`` (``VmRSS: 5120 kB``); return bytes; None if unknown."""
+    """Return a size in bytes from a file in ``/proc`` (``VmRSS: 5120 kB``); None if unknown."""
     with suppress(OSError):
         for line in Path(file).read_text(encoding="utf-8").splitlines():
             if line.startswith(f"{name}:"):

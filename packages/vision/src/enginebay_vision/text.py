@@ -61,7 +61,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return (image file, text) pairs from the ``.txt`` file; without it, the text is None."""
+        """Return (image file, text) pairs from a ``.txt`` file; without it, the second is None."""
         lines = find_text_lines(path)
         return super().find_items(path) if lines is None else lines
 

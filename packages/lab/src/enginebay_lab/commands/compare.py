@@ -107,7 +107,7 @@ def run(args: Namespace) -> int:
     """Compare, and print a row for each backend and precision.
 
     Returns:
-        1 if a row has no artifact: the row failed, or is mismatched without permission; else 0.
+        1 if a row has no artifact, since it failed or its mismatch is not allowed; else 0.
     """
     from enginebay import VerifyOptions
     from enginebay.commands import progress

@@ -137,7 +137,7 @@ def _print_folder(folder: Path, swept: Sweep, resume_command: str) -> None:
 
 
 def _list_errors(swept: Sweep) -> Iterator[str]:
-    """Yield the number of failed cells, then each dropped metric and each regression, as text."""
+    """Yield as text: the number of failed sweep cells, each dropped metric, each regression."""
     failed = Counter(row.verdict for row in swept.wrong)
     if failed:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in failed.items())

@@ -32,8 +32,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
         count: The number of items.
         agreed: The number of items whose decisions (argmax or integer outputs) equal PyTorch's.
         decided: The number of items that have decisions.
-        worst: A pair (distance, negated index) for each item whose outputs differ most from
-            PyTorch's.
+        worst: Pairs (distance, negated index) of the items that differ most from PyTorch's outputs.
         errors: The errors of metrics that raised, by the metrics' names.
         metrics: The states of the other metrics by name; the metric object itself if states of this
             metric cannot be merged.
@@ -48,7 +47,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
 
 class OutputAccumulator:
-    """Accumulates metrics, agreement with PyTorch and worst items of an artifact or of PyTorch.
+    """Accumulates the results of one artifact or of PyTorch: metrics, agreement and worst items.
 
     Args:
         sources: The metrics.

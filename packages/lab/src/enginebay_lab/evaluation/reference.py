@@ -28,7 +28,7 @@ SMALL_MODEL_PARAMETERS, SMALL_ITEM_BYTES = 1 << 20, 1 << 16
 
 
 class TorchModel:
-    """A PyTorch model that takes and returns arrays, with the names that the artifacts use.
+    """A PyTorch model for dicts of arrays, whose keys are the names of the artifacts' tensors.
 
     Args:
         source: The model.

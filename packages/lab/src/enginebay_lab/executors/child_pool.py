@@ -30,7 +30,7 @@ MAX_CHILD_BYTES = 2 << 30
 
 
 def serve_calls(folder: str) -> Callable[[bytes], bytes]:
-    """Set this process's folder for temporary files; return the function that runs a sent call.
+    """Set this process's folder for temporary files; return a function that runs encoded calls.
 
     Args:
         folder: The folder for temporary files of this process and of the processes that it starts.

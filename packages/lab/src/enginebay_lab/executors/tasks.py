@@ -60,7 +60,7 @@ class TaskFault(msgspec.Struct, frozen=True):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a task: the function's result, or the reason why there is none.
+    """The outcome of a task: the function's result, or the reason of the failure.
 
     Attributes:
         key: The task's key, which the sender fills in; empty in a worker's reply.

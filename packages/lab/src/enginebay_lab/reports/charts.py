@@ -39,7 +39,7 @@ class Figure(NamedTuple):
 
 
 def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
-    """Yield a box plot of the engines' latencies for each batch size and number of threads."""
+    """Yield a box plot of latencies for each batch size and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
         # A logarithmic axis cannot show 0.

@@ -81,7 +81,7 @@ class _RecordCollector:
 
     Attributes:
         artifacts: The artifacts by their folders.
-        records: The other results in the order of the sources, by the name of the report's field.
+        records: Lists of the other results, by the names of the report's fields.
         reports: The reports among the sources.
     """
 

@@ -32,8 +32,8 @@ class Detections:
     error may move the score across the threshold. The threshold is not known, but it is at most the
     lowest score in any sample. So a score is near if it differs from the lowest matched score by at
     most the tolerance, and if no sample has a score below this range. A correct engine finds at
-    least half of the boxes near the threshold. So no expected (or found) box is excused if more of
-    them would be excused than matched boxes have scores in this range.
+    least half of the boxes near the threshold. So if there are more such expected (or found) boxes
+    than matched boxes with scores in this range, none of them is excused.
 
     Args:
         argument: The minimum intersection over union of a pair, as text; empty for 0.5.
@@ -91,7 +91,7 @@ class Detections:
 
 
 def _box_intervals(expected: Boxes, found: Boxes, tolerance: _Tolerance) -> Iterator[NumpyArray]:
-    """Yield four arrays: starts and ends on the x axis of the expected, then of the found boxes.
+    """Yield starts and ends of boxes on the x axis: two arrays of expected, two of found boxes.
 
     The intervals are widened by the tolerance. Intervals of boxes of different images or labels
     never touch.
