@@ -132,7 +132,7 @@ class Evaluation(
         yield Fields([("note", note) for note in notes])
 
     def failures(self, max_drop: float | None = None) -> list[str]:
-        """Return one line for each row that fails, as in :meth:`EvaluationRow.failure`.
+        """Return one line for each row that fails, as in ``EvaluationRow.failure``.
 
         Args:
             max_drop: The largest drop that passes; None to accept any drop.
