@@ -1,4 +1,4 @@
-"""Checks of this machine; each has the expected and the actual state, and a command as a fix.
+"""Checks of this machine, with the expected and actual state, and a command that fixes a failure.
 
 A backend's ``check_env`` builds its report with the functions of this module::
 
@@ -143,7 +143,8 @@ def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: s
         names: The libraries, classes or packages with the operators; if empty, the check fails.
         load: A function that loads all operators, or raises an
             :class:`~enginebay.errors.EnginebayError`.
-        fix: The command-line flag for custom operators; the fix for an error without a hint.
+        fix: The command-line flag for custom operators. The report contains this fix, unless the
+            error of ``load`` has a hint.
 
     Example:
         >>> check_custom_ops((), lambda: None, fix="--custom-ops LIBRARY").failed.found
@@ -311,7 +312,7 @@ def _version_fits(requirement: Requirement, version: str | None) -> bool:
 
 
 def _missing_for_extras(requirement: Requirement, requires: Iterable[str]) -> list[str]:
-    """Return those requirements of a requirement's extras that no installed version satisfies."""
+    """Return the dependencies of a requirement's extras that are not installed as required."""
     from packaging.requirements import Requirement
 
     if not requirement.extras:

@@ -10,7 +10,8 @@ A backend is a module whose functions, marked with :data:`hookimpl`, implement t
 
 Each hook takes one request, a frozen struct, so that a new field does not break plugins. A request
 is generic in its parameters: with ``ConvertRequest[MyParams]``, type checkers know the class of
-``request.params``. A plugin for every backend writes ``ConvertRequest`` without a class.
+``request.params``. A plugin that applies to every backend annotates its requests without a class:
+``ConvertRequest``.
 
 The distribution announces the module with one entry point: group ``enginebay.backends``, entry
 name = backend name. Distributions with rewriters, model sources or wrappers around these hooks use
@@ -141,7 +142,7 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             then calls :func:`enginebay.environment.check_custom_ops` in the stage ``device``;
             without this call, core reports that the backend loads no custom operators.
         work_dir: An empty folder, which core removes after the check.
-        backend: The backend's name, needed by plugins for every backend.
+        backend: The backend's name, for plugins that apply to every backend.
     """
 
     tier: Tier
@@ -190,8 +191,9 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         shapes: Input name → the smallest, the usual and the largest shape, taken from the example,
             the dynamic shapes and the parameters; None for a size without a bound. Empty if an IR
             is converted without its model: then only the parameters specify shapes.
-        backend: The backend's name, needed by plugins for every backend:
-            ``eb.get_backend(request.backend)`` has its versions and its :class:`BackendInfo`.
+        backend: The backend's name, for plugins that apply to every backend:
+            ``eb.get_backend(request.backend)`` returns the backend, with its versions and its
+            :class:`BackendInfo`.
         samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with: the
             caller's example, then the example at other sizes. A backend can test the engine's
             files with these inputs, but the files must support other inputs as well. Empty if an
@@ -208,8 +210,8 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         lower: ``lower(module, inputs, operators)`` exports a module or TorchScript with example
             inputs, whose sizes become fixed, and replaces all operators that are not in
             ``operators``. It returns a ``torch.export.ExportedProgram``, or raises a
-            ``ConversionError`` that lists all remaining operators. For backends without
-            ``BackendInfo.operators`` that must lower only some models.
+            ``ConversionError`` that lists all remaining operators. A backend calls this function if
+            it must lower only some models; it then does not declare ``BackendInfo.operators``.
     """
 
     ir: IRModel
@@ -245,7 +247,7 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             the different engine in the wrapper's receipt. Raise a ``MissingDependencyError`` if no
             such engine is installed. Core sets this only in a child process, and only for backends
             with :func:`built_for`.
-        backend: The backend's name, needed by plugins for every backend.
+        backend: The backend's name, for plugins that apply to every backend.
     """
 
     directory: Path
@@ -298,7 +300,7 @@ class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
     Attributes:
         params: The parameters with which an artifact is converted or loaded.
-        backend: The backend's name, needed by plugins for every backend.
+        backend: The backend's name, for plugins that apply to every backend.
     """
 
     params: P_co
@@ -310,7 +312,7 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         backend: The backend that the model is exported for; empty for an export without a
-            backend, for which only plugins for every backend are called.
+            backend, for which core calls only the plugins that apply to every backend.
         ir: The IR of the export.
     """
 
@@ -375,7 +377,7 @@ class Task(Protocol):
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
-        """Return a copy with a model's tensor names; raise a ``UsageError`` if it does not fit."""
+        """Return a copy with a model's tensor names; raise UsageError if the task does not fit."""
         ...
 
     def preparation(self) -> object:
@@ -393,8 +395,8 @@ class Task(Protocol):
     def open_folder(self, path: Path) -> Any:
         """Return a folder's items in a form for ``eb.DataSet``: pairs of inputs and a target.
 
-        If the result has an attribute ``targets``, a text about the meaning of class indices, then
-        manifests and the results of an evaluation record this text.
+        The result may have an attribute ``targets``: a text about the meaning of class indices,
+        which is then recorded in manifests and in the results of an evaluation.
         """
         ...
 
@@ -488,10 +490,11 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
 def built_for(request: BindingRequest) -> BuiltFor | None:
     """Return the machines that an engine with these parameters is built for.
 
-    Return None if the engine is built for this machine or for any machine. If the result has
-    ``lacking``, core builds the engine but does not run it. Core runs the graph instead (see
-    ``WrapperRequest.simulation``), and the artifact stays unverified until ``enginebay verify`` has
-    run on one of the machines. ``check_env`` still reports whether an engine can run on this one.
+    Return None if the engine is built for this machine or for any machine. If ``lacking`` in the
+    result is not empty, core builds the engine but does not run it. Core runs the graph instead
+    (see ``WrapperRequest.simulation``), and the artifact stays unverified until
+    ``enginebay verify`` has run on one of the machines. ``check_env`` still reports whether an
+    engine can run on this machine.
     """
     raise NotImplementedError
 
@@ -555,7 +558,7 @@ def comparators() -> Mapping[
 
     The callable takes a :class:`ComparatorRequest` and returns a comparator: a callable that takes
     a :class:`ComparisonRequest` for each sample and returns a :class:`ComparisonResult`. The
-    callable raises a ``UsageError`` for an invalid argument, and the comparator raises one for
-    outputs of the reference that it cannot compare.
+    callable raises a ``UsageError`` for an invalid argument. The comparator raises a ``UsageError``
+    if it cannot compare the outputs of the reference.
     """
     raise NotImplementedError

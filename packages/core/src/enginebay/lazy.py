@@ -1,7 +1,7 @@
 """Lazy imports of a package's public names: each name is imported at its first use.
 
 ``import enginebay`` must import nothing else, and ``enginebay backends`` must not import NumPy, so
-that both start fast. Only packages that one of these two imports use this module.
+that both start fast. This module is used only by packages that one of these two commands imports.
 """
 
 from __future__ import annotations

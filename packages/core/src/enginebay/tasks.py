@@ -97,7 +97,7 @@ def read_task(task: object, origin: str = "the task") -> Task:
 
 
 def explain_unread_task(record: Mapping[str, object]) -> str:
-    """Return the error and hint of reading a task's record; empty if the record can be read."""
+    """Return why a task's record cannot be read, with the hint; empty if it can be read."""
     try:
         read_task(record)
     except EnginebayError as err:

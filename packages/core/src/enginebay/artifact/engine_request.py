@@ -1,4 +1,4 @@
-"""The request to load an artifact's engine, which is built after all checks of the artifact.
+"""The request to load an artifact's engine. It is created once all checks have passed.
 
 ``load``, ``verify`` and ``benchmark`` all use this request, so that each of them makes all checks.
 The request is plain data, because the engine may be loaded in a child process.
@@ -56,7 +56,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Return a wrapper of the engine, or of its graph if the engine cannot run here.
+        """Return a wrapper of the engine or, if it cannot run here, of the graph it was built from.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -122,8 +122,8 @@ def load_request(
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
         UsageError: The path cannot be encoded in this locale.
-        BackendUnavailableError: The artifact is built for other machines, or it is bound to an
-            engine or device and its backend cannot be used here.
+        BackendUnavailableError: The artifact is built for other machines. Or the artifact is bound
+            to an engine or device, but the backend cannot be used here.
     """
     opened = open_artifact(artifact)
     manifest = opened.manifest

@@ -126,8 +126,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         host: The machine's host name.
-        device: The device's model name, else the engine's name for the device; empty if the engine
-            crashed.
+        device: The device's model name or, if unknown, the engine's name for the device; empty if
+            the engine crashed.
         engine_version: The version of the engine that ran.
         enginebay_version: The version of Enginebay that compared the outputs.
         time: Time of the run: UTC, ISO 8601.
@@ -173,7 +173,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         torch_version: The version of torch; None if torch was not used.
         python: The version of Python.
         platform: The operating system and the machine's architecture.
-        created: Time of the build: UTC, ISO 8601. ``SOURCE_DATE_EPOCH`` sets it.
+        created: Time of the build (UTC, ISO 8601), or the time in the environment variable
+            ``SOURCE_DATE_EPOCH``.
         params: The backend's parameters.
         inputs: The model's inputs, by the names that callers use.
         outputs: The model's outputs, in order.
@@ -186,7 +187,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         comparators: The comparators of outputs that are sets; all other outputs are compared
             element by element.
         files: Every file of the artifact except the manifest.
-        ir: The IR that the engine was built from; None if the engine's files were passed.
+        ir: The IR that the engine was built from; None if unknown.
         receipt: The engine's receipt during the verification; None if the engine did not run.
         verification: The verdict with the error metrics of the outputs.
         model: A name of the model that is valid in any current folder, such as

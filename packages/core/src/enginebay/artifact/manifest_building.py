@@ -52,7 +52,7 @@ def build_manifest(
         data: The data set for calibration or, without calibration, for verification; None if no
             data set was used.
         kept: Nodes that an 8-bit engine runs in floating point.
-        task: The record of the model's task; None if unknown.
+        task: The model's task as plain data; None if unknown.
         comparators: The comparators of outputs that are sets.
     """
     built_for = backend.built_for(params)

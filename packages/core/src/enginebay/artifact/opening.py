@@ -71,7 +71,7 @@ class Artifact(msgspec.Struct, frozen=True):
         """The model's task; None if unknown.
 
         Raises:
-            ArtifactError: The installed plugin cannot read the task's record.
+            ArtifactError: The installed plugin cannot read the task in the manifest.
             MissingDependencyError: No installed plugin declares the task's kind.
         """
         from enginebay.tasks import read_task
@@ -104,7 +104,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the manifest, which lists all files' digests, without later verify runs."""
+        """SHA-256 of the manifest without the results of later runs of :func:`enginebay.verify`."""
         # A later verification does not make it another artifact.
         return sha256(manifests.encode_manifest(self.manifest.as_made)).hexdigest()
 

@@ -37,7 +37,7 @@ def convert_parts(
     """Convert the parts of a model into the folders ``part_0``, ``part_1`` and so on.
 
     Args:
-        backend: The backend that converts.
+        backend: The backend that converts the parts.
         models: The IRs of the parts.
         params: The backend's parameters for the whole model.
         work_dir: The parent of the new folders.

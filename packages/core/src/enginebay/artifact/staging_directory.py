@@ -61,7 +61,7 @@ class StagingDirectory:
 
     @contextmanager
     def move_away(self) -> Iterator[Path]:
-        """Rename the directory for the duration of the block, and yield the temporary path."""
+        """Rename the directory during the ``with`` block, and yield the temporary path."""
         # An engine whose files contain absolute paths then fails before it is published.
         moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
         try:
@@ -185,7 +185,7 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn an OSError of the block into an ArtifactError; with ``disk_only``, only disk errors."""
+    """Turn an OSError in the ``with`` block, or only a disk error, into an ArtifactError."""
     try:
         yield
     except OSError as error:

@@ -179,7 +179,7 @@ class Backend:
     def to_backend(
         self, ir: str | Path | IRModel, *, data: object = None, **params: Any
     ) -> tuple[Path, ...]:
-        """Convert an IR with parameters passed by name; see :meth:`to_backend_from_param`."""
+        """Convert an IR; see :meth:`to_backend_from_param`. Parameters are passed by name."""
         return self.to_backend_from_param(ir, self.Params(**params), data)
 
     def to_backend_from_param(
@@ -275,7 +275,7 @@ class Backend:
         return None if lacking is None else dict(lacking)
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Check the inputs' dtypes; return the request with the backend's name and ``lower``."""
+        """Check the inputs' dtypes; fill in the request's fields ``backend`` and ``lower``."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
         # A deployment passes its own function, which knows the caller's rewriters.
@@ -332,7 +332,7 @@ class Backend:
     def calibration(
         self, ir: IRModel, params: BackendParams, data: object, unused: Iterable[str] = ()
     ) -> CalibrationData | None:
-        """Return the calibration data for a converter; None if the precision requires none.
+        """Return the calibration data for a converter; None if the precision is not calibrated.
 
         Args:
             ir: The IR to convert.
@@ -355,7 +355,7 @@ class Backend:
     # -- engine → wrapper ---------------------------------------------------------------------
 
     def build_wrapper(self, **params: Any) -> Wrapper:
-        """Load an engine with parameters passed by name; see :meth:`build_wrapper_from_param`."""
+        """Load an engine; see :meth:`build_wrapper_from_param`. Parameters are passed by name."""
         return self.build_wrapper_from_param(self.Params(**params))
 
     def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:
@@ -365,7 +365,7 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
-        """Return the coarsest precision that the parameters allow, or the backend's default."""
+        """Return the coarsest precision that the parameters allow; by default the backend's."""
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:
@@ -483,7 +483,7 @@ class Backend:
     # -- rewriters and configs ----------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """Return the rewriters of this backend, and of the plugins for all backends.
+        """Return the rewriters of this backend, and of plugins that apply to every backend.
 
         Raises:
             PluginError: A plugin did not return a ``RewriterSet``.
@@ -537,7 +537,7 @@ class Backend:
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> Iterator[Namespace]:
-        """Yield the parsed arguments; convert the IR file after a block that raised no error."""
+        """Yield the parsed arguments; convert the IR file at the end of the ``with`` block."""
         parser.add_argument("ir", help="the IR file to convert")
         if self.info.calibrated:
             parser.add_argument("--data", help="calibration data, as for 'enginebay deploy --data'")

@@ -39,7 +39,7 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """In a child process: run core's and the plugin's checks of one check-env stage."""
+    """In a child process: run all checks of one check-env stage, and return their results."""
     from enginebay.backend.backend import get_backend
     from enginebay.hooks import CheckEnvRequest
 
@@ -163,7 +163,7 @@ def _lower_operators(
     model: nn.Module,
     exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
-    """Apply a backend's lowerings in the block, if the backend lists supported operators."""
+    """In the ``with`` block, apply a backend's lowerings if it lists the supported operators."""
     from enginebay.rewriting import rewrite
 
     operators = backend.info.operators

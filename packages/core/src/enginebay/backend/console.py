@@ -23,7 +23,7 @@ class Converter(Protocol):
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> AbstractContextManager[Namespace]:
-        """Yield the parsed arguments; convert the IR file after a block that raised no error."""
+        """Yield the parsed arguments; convert the IR file at the end of the ``with`` block."""
         ...
 
 

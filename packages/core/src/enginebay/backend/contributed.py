@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
-    """Return the rewriters of the plugins for all backends.
+    """Return the rewriters of all plugins that apply to every backend.
 
     Raises:
         PluginError: A plugin did not return a ``RewriterSet``.
@@ -24,7 +24,7 @@ def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
 
 
 def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
-    """Return the rewriters of all plugins in a team; each set names the plugin's distribution."""
+    """Return the rewriters of a group of plugins, each set with its plugin's distribution."""
     from enginebay.rewriting import RewriterSet
 
     results = team.call_all("rewriters", request=request)

@@ -1,8 +1,9 @@
 """The command line: each command is a module that parses arguments and prints results.
 
-The module has the functions ``add_arguments(parser, argv)`` and ``run(args)``. It is in this
-package, or an entry point of the group ``enginebay.commands`` names it. Only the module of the
-requested command is imported. Data goes to stdout, messages go to stderr.
+The module has the functions ``add_arguments(parser, argv)`` and ``run(args)``. The modules of
+core's commands are in this package; an entry point of the group ``enginebay.commands`` refers to
+the module of any other command. Only the module of the requested command is imported. Data goes to
+stdout, messages go to stderr.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
     Args:
         name: The command's name.
         module: The command's module.
-        argv: The arguments that will be parsed. If they name a backend, its flags are added.
+        argv: The arguments that will be parsed. If these contain a backend's name, the parser also
+            gets the flags of this backend.
     """
     from enginebay.cli.parser import Parser
 

@@ -39,14 +39,14 @@ def add_model_name(parser: ArgumentParser) -> None:
 
 
 def read_model(args: Namespace) -> str:
-    """Return the model's name on the command line, with a suffix that selects the weights."""
+    """Return the model's name; a suffix is appended if flags select the weights."""
     from enginebay.models import name_weights
 
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
 
 
 def add_inputs(parser: ArgumentParser, default: str) -> None:
-    """Add the repeatable flag ``--input``; ``default`` describes the inputs without this flag."""
+    """Add the repeatable flag ``--input``; its help ends with ``default``, the default inputs."""
     parser.add_argument(
         "--input",
         dest="inputs",
@@ -99,7 +99,7 @@ def add_int8_keep(parser: ArgumentParser) -> None:
 
 
 def data_set(args: Namespace) -> DataSet | None:
-    """Open the data set that ``--data`` names; return None without ``--data``.
+    """Open the data set that ``--data`` specifies; return None without ``--data``.
 
     Raises:
         UsageError: The data set cannot be used, or --take is used without --data.
@@ -146,11 +146,11 @@ def add_artifact(parser: ArgumentParser) -> None:
 
 
 def artifact_inputs(artifact: Artifact, texts: list[str]) -> Mapping[str, Array] | str | None:
-    """Convert the values of ``--input``.
+    """Convert the values of ``--input`` to the artifact's inputs.
 
     Returns:
-        The arrays by input name. If the value is a .npz file with several samples, the path of this
-        file. None without values.
+        The arrays by input name; for a .npz file with several samples, the path of this file; or
+        None if ``texts`` is empty.
     """
     from enginebay.tensors import inputs_for, parse_inputs
 

@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
 
 
 def _load_plugins(*, show_chains: bool) -> None:
-    """Import every plugin to detect broken ones; ``show_chains`` prints their tracebacks."""
+    """Import every plugin to detect broken plugins; with ``show_chains``, print tracebacks."""
     import warnings
     from contextlib import suppress
 

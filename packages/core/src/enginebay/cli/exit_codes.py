@@ -41,7 +41,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run a command, and return its exit code or the exit code of its exception.
+    """Run a command, and return its exit code; if it raises, the exit code for the exception.
 
     Args:
         arguments: The command line. ``--traceback`` and ``--json`` change the error report.
@@ -78,7 +78,7 @@ def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) ->
 
 
 def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Return the command's exit code; raise an interruption that other code has caught."""
+    """Return the command's exit code; raise again a KeyboardInterrupt that a library has caught."""
     try:
         return command(arguments)
     finally:
@@ -112,7 +112,7 @@ def _explain_failure(err: BaseException) -> _Failure:
 
 @contextmanager
 def _raise_at_signals() -> Iterator[None]:
-    """Within the block, raise an exception at SIGINT, SIGTERM and SIGHUP, so that cleanup runs."""
+    """In the ``with`` block, raise an exception at SIGINT, SIGTERM or SIGHUP: cleanup then runs."""
     # A process may run several commands, in tests for example.
     forget_interruption()
     previous = {
@@ -132,10 +132,10 @@ def _raise_at_signals() -> Iterator[None]:
 
 @contextmanager
 def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
-    """Within the block, report an end of the process by ``os._exit`` or by a native crash.
+    """In the ``with`` block, report an end of this process by ``os._exit`` or a native crash.
 
-    Without a report, a plugin's ``os._exit(0)`` would look like success. A call in any thread is
-    reported, since it ends the process. A call in a forked child process is not reported.
+    Without a report, a plugin's ``os._exit(0)`` would look like success. A call of ``os._exit`` is
+    reported in any thread, since it ends the process, but not in a forked child process.
     """
     leave, process = os._exit, os.getpid()
     running = True
@@ -164,7 +164,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 
 
 def _describe_caller(frame: FrameType) -> str:
-    """Return the name and location of the plugin's function that led to a frame."""
+    """Return the name and location of the outermost plugin function among a frame's callers."""
     # Plugins are called by pluggy, and their threads by threading.
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
@@ -174,7 +174,7 @@ def _describe_caller(frame: FrameType) -> str:
 
 @contextmanager
 def _shorten_warnings() -> Iterator[None]:
-    """Within the block, print a warning of Enginebay in one line, without its source location."""
+    """In the ``with`` block, print Enginebay's warnings as one line each, without file and line."""
     from enginebay.cli.output import styled
 
     default = warnings.formatwarning

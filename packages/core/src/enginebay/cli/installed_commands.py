@@ -37,7 +37,8 @@ def all_commands() -> list[str]:
 def read_summary(module: str) -> str:
     """Return the summary from a module's docstring, without importing the module.
 
-    The summary is the first line without the command's name. Without such a line, it is empty.
+    The summary is the docstring's first line, from which the command's name is removed. It is empty
+    if the module does not begin with a docstring.
 
     Example:
         >>> read_summary("enginebay.cli.deploy")

@@ -38,7 +38,7 @@ _COLOURS = {
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """Within the block, redirect prints of a model's code to stderr: stdout is for data."""
+    """In the ``with`` block, redirect text that a model prints to stderr: stdout is for data."""
     from contextlib import redirect_stdout
 
     with redirect_stdout(sys.stderr):
@@ -97,7 +97,8 @@ def print_table(
         header: The columns' names.
         rows: The rows, with one text for each column.
         right: The names of columns with numbers, which are right-aligned.
-        digests: The names of columns with digests, which may be cut off on a narrow terminal.
+        digests: The names of columns with digests; a narrow terminal may show only the beginning of
+            a digest.
     """
     lines = [tuple(map(printable, row)) for row in rows]
     columns = list(zip(header, *lines, strict=True))

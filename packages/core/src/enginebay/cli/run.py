@@ -89,9 +89,10 @@ def run(args: Namespace) -> int:
 def _pick_inputs(
     artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, TensorSpec | NumpyArray]
 ) -> Mapping[str, Array]:
-    """Return the inputs from the flags.
+    """Return the inputs that the flags specify.
 
-    Without such flags, return the inputs of the first recorded sample, or generated inputs.
+    Without flags for inputs, return the inputs of the artifact's first sample or, if the artifact
+    has no samples, generated inputs.
     """
     from enginebay.tensors import inputs_for
 

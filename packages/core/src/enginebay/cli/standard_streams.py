@@ -19,15 +19,15 @@ _BUFFER = 2**20
 
 @contextmanager
 def own_stdout() -> Iterator[TextIO]:
-    """Within the block, reserve stdout for the command, and redirect all other output to stderr.
+    """In the ``with`` block, reserve stdout for the command; redirect all other output to stderr.
 
     Engines write to descriptor 1 in C++, and broken plugins by ``os.write``. One such line would
     make a JSON document invalid. A character that stdout's encoding does not support is escaped, as
     on stderr.
 
     Yields:
-        The stream for the command's output: the unchanged ``sys.stdout`` if this does not write to
-        descriptor 1, for example in a test.
+        The stream for the command's output. If ``sys.stdout`` does not write to descriptor 1, for
+        example in a test, this stream is ``sys.stdout`` itself.
     """
     _open_closed_streams()
     before, descriptor = sys.stdout, os.dup(_STDOUT)

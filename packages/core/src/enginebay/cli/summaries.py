@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_verdict() -> Iterator[None]:
-    """Within the block, suppress the warnings of a verdict: the command prints them itself."""
+    """In the ``with`` block, suppress warnings about the verdict: the command prints it."""
     from enginebay.verdict import VerdictWarning
 
     with warnings.catch_warnings():

@@ -70,8 +70,8 @@ def recorded_comparators(
     """Return the comparators with which an artifact was verified.
 
     Raises:
-        UsageError: A comparator is other Python code, which an artifact must not make Enginebay
-            run.
+        UsageError: A comparator is neither built-in nor a plugin's, but Python code: an artifact
+            must not make Enginebay run such code.
         MissingDependencyError: A comparator's plugin is not installed.
     """
     known = {*_known_comparators(), *KNOWN_COMPARATORS}

@@ -27,8 +27,8 @@ _MAX_SHOWN_VALUES = 6
 class Rows:
     """Compares outputs as sets of rows along the first axis.
 
-    The values at one index of all outputs form one row. Two rows match if each element differs by
-    at most the tolerance. As many rows as possible are matched.
+    The values of all outputs at the same index of this axis form a row. Two rows match if each
+    element differs by at most the tolerance. As many rows as possible are matched.
     """
 
     def __init__(self, argument: str) -> None:

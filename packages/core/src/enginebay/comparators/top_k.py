@@ -70,7 +70,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return a mask: True where the engine's class at a rank ties with the reference's."""
+        """Return a mask: True where the engine's and the reference's class at a rank tie."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
@@ -82,7 +82,7 @@ class TopK:
     def _align_scores(
         self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
     ) -> Aligned:
-        """Pair the best scores of the reference and the engine by rank, with output indices."""
+        """Pair the best scores of the reference and the engine by rank, each with its indices."""
         assert reference.scores is not None
         assert engine.scores is not None
         indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T

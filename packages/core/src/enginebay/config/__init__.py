@@ -2,7 +2,8 @@
 
 A config is a TOML, JSON, YAML or Python file; Python is read without being executed. With the key
 ``_base_``, a file inherits from other files, its bases; ``read_config`` returns the merged config
-as plain values. Names are imported lazily, because ``--help`` must not import the readers.
+as plain values. The package's public names are imported lazily, because ``--help`` must not import
+the readers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read ``backend_config``: the backend's parameters, also under the names of other toolkits."""
+"""Read ``backend_config``: the backend's parameters, under Enginebay's or other toolkits' names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def backend_params(
 
 
 def _read_other_sections(sections: Sections) -> dict[str, Any]:
-    """Return the backend's parameters that ``ir_config`` or ``onnx_config`` sets."""
+    """Return the backend's parameters that ``ir_config`` or ``onnx_config`` specifies."""
     ir, values = sections.ir, dict[str, Any]()
     if ir.save_file:
         values["file_name"] = PurePath(ir.save_file).stem

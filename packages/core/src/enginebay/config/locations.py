@@ -16,7 +16,8 @@ class Location(NamedTuple):
         path: The absolute path of the file.
         line: The line number, from 1; 0 if the file's parser reports no lines.
         column: The column number, from 1.
-        keys: The keys and indices from the config to the value; empty if ``line`` is set.
+        keys: The keys and indices that lead from the top of the config to the value; empty if
+            ``line`` is set.
 
     Example:
         >>> str(Location("a.py", 2, 5)), str(Location("a.toml").at_key("backend_config"))

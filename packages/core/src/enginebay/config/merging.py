@@ -1,4 +1,4 @@
-"""Merge a config with its bases."""
+"""Merge a config with the files that it inherits from (its bases)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def join_bases(tables: list[LocatedDict]) -> LocatedDict:
     """Return one dict with the keys of several bases, which must not conflict.
 
     Raises:
-        ConfigError: Two bases have different values for one name.
+        ConfigError: Two bases have different values for the same name.
     """
     joined = LocatedDict()
     for table in tables:

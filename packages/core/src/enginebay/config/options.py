@@ -119,7 +119,7 @@ def merge_options(options: Options, below: Options) -> Options:
 
 
 def refuse_options(options: Declared, verb: str) -> None:
-    """Raise an error if another function gets an option that only ``deploy`` supports.
+    """Raise an error if a function other than ``deploy`` gets an option of ``deploy`` only.
 
     Args:
         options: The options with which the function was called.

@@ -87,7 +87,7 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Return a mark's name without MMDeploy's call index; any index but 0 is an error."""
+    """Return a function mark's name without MMDeploy's call index; report an index except 0."""
     call = _CALL.fullmatch(name)
     if call is None:
         return name

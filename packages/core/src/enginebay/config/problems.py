@@ -17,7 +17,7 @@ class Problems(list[ConfigError]):
 
     Args:
         errors: The initial errors.
-        name: The words for the config in messages about top-level keys.
+        name: What a message about an unknown top-level key calls the config.
 
     Attributes:
         notes: Sentences about valid keys that have no effect, with the reason.
@@ -47,7 +47,7 @@ class Problems(list[ConfigError]):
 
     @contextmanager
     def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
-        """Catch an error of the block, and add the error as a problem of the value at a path."""
+        """Catch an error in the ``with`` block, and add it to the list, for the value at a path."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:
@@ -72,10 +72,10 @@ class Problems(list[ConfigError]):
         )
 
     def raise_first(self) -> None:
-        """Raise the first problem, if the list is not empty.
+        """Raise the first error, if there is any.
 
         Raises:
-            ConfigError: There is a problem.
+            ConfigError: The list is not empty.
         """
         if self:
             more = f" (and {len(self) - 1} more problems)" if len(self) > 1 else ""

@@ -104,7 +104,7 @@ class CodebaseSection(msgspec.Struct, frozen=True, kw_only=True):
     A codebase may define further keys.
 
     Attributes:
-        type: The scheme of the plugin's model source, which completes a MODEL without a scheme.
+        type: The scheme of a plugin's model source; it applies to a MODEL without a scheme.
         task: The codebase's name for the model's task.
     """
 

@@ -58,7 +58,7 @@ class Templates:
         self.used: set[str] = set()
 
     def evaluate(self, template: re.Match[str], location: Location) -> object:
-        """Return the value of a template outside a text; an environment variable may be a number.
+        """Return the value of a template outside a text; convert an environment variable's number.
 
         Raises:
             ConfigError: The base does not define the name, or environment variables are forbidden.
@@ -72,7 +72,8 @@ class Templates:
         """Replace the templates in a text.
 
         Returns:
-            The new text; if the whole text is one ``{{_base_.x}}``, the base's value of any type.
+            The new text. If the text is only a template ``{{_base_.x}}``, the value in the base, of
+            any type.
 
         Raises:
             ConfigError: A template cannot be evaluated, or a template inside a longer text has a

@@ -25,7 +25,7 @@ def as_python(config: Mapping[str, object]) -> str:
 
 
 def _format_value(value: object, column: int, indent: int = 0) -> str:
-    """Format a value on one line if it fits, otherwise one line for each item."""
+    """Format a value on one line if the line is short enough, otherwise with a line per item."""
     line = _format_line(value)
     if column + len(line) <= _LINE_WIDTH or not isinstance(value, dict | list | tuple) or not value:
         return line

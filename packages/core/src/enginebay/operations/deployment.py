@@ -336,7 +336,7 @@ def _steps_table(steps: Sequence[Step]) -> Table:
 
 
 def sizes_text(inputs: Sequence[TensorSpec]) -> str:
-    """Describe the dynamic dimensions of the inputs, or how to make one dynamic if all are fixed.
+    """Describe the inputs' dynamic dimensions; without any, how to make a dimension dynamic.
 
     Example:
         >>> from enginebay.tensors import TensorSpec

@@ -28,8 +28,8 @@ def load(
         device: The device to run on; by default the device that the artifact was built for.
         strict: Raise an error if the engine falls back from the requested device or precision. By
             default, the receipt of the engine lists the fallbacks.
-        isolated: Run the engine in a child process: if it crashes, the call raises
-            :class:`~enginebay.errors.ChildCrashedError` and this process continues. Each call
+        isolated: Run the engine in a child process. If the engine crashes, a wrapper's call raises
+            :class:`~enginebay.errors.ChildCrashedError`, and this process continues. Each call
             copies its inputs and outputs, and tensors on a GPU are copied through the host.
 
     Returns:

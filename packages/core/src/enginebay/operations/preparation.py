@@ -29,7 +29,7 @@ class PreparedModel:
     Attributes:
         model: The model, bound to its example inputs.
         reference: The inputs and expected outputs that the engine will be verified with.
-        task: The record of the model's task; None if unknown.
+        task: The model's task as plain data; None if unknown.
         notes: A note with the reason why the task could not be read; empty if it was read.
         data: The calibration data; None without data.
         verified_on: The items of ``data`` whose outputs are in ``reference``; None without data.
@@ -43,7 +43,7 @@ class PreparedModel:
     verified_on: DataSet | None
 
     def data_record(self) -> DataRecord | None:
-        """Return the record of the items that were read, for the manifest; None without items.
+        """Return the manifest's entry about the data items that were read; None without items.
 
         These are the items of ``data`` or, if the calibration read no item, of ``verified_on``.
         """
@@ -64,7 +64,7 @@ def prepare_model(
     task: Task | None = None,
     comparators: Sequence[Comparator] = (),
 ) -> PreparedModel:
-    """Return a model, bound to example inputs, with outputs recorded before rewriters change it.
+    """Return a model bound to example inputs, and the outputs of the model before any rewriting.
 
     Args:
         settings: The settings of the deployment.

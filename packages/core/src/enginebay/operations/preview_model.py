@@ -121,7 +121,7 @@ def _backend_fields(preview: BackendPreview) -> Iterator[tuple[str, str]]:
 
 
 class _Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft: the model exported for a backend, even if operators cannot be translated.
+    """A draft: the model exported for a backend, even if some operators cannot be translated.
 
     Attributes:
         kind: The IR's kind.
@@ -158,8 +158,8 @@ def preview(
         backends: Names of backends; by default all with an installed engine.
         rewriters: Your rewriters, as for :class:`enginebay.ExportOptions`.
         timeout: The time limit of each child process in seconds. The engines run in child
-            processes. The export also runs in one if the model is text, or can be pickled and its
-            class can be imported.
+            processes. The export also runs in a child process if the model is text, or if it can be
+            pickled and its class can be imported.
         watch: A function that is called with each backend's name before its preview.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Obstacles of a preview: unsupported operators, with their modules and available rewriters."""
+"""Unsupported operators, which a preview lists with their modules and available rewriters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
 
 
 def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
-    """Yield an obstacle for each operator in the error: unsupported, and without a lowering."""
+    """Yield an obstacle for each operator in the error, which no lowering replaces."""
     for operator, modules in error.operators.items():
         name = operator.replace(".", "::", 1)
         yield Obstacle(operator=name, modules=modules, reason="the engine does not support it")

@@ -18,7 +18,7 @@ _typed_command = ContextVar("_typed_command", default="")
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Record a command line in the manifests of the artifacts that are built inside the block."""
+    """Record a command line in the manifests of artifacts that the ``with`` block builds."""
     token = _typed_command.set(command)
     try:
         yield

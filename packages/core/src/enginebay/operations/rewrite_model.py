@@ -41,8 +41,8 @@ def rewrite(
             rewriters can read as ``ctx.options``.
 
     Returns:
-        A context manager; inside it ``.model`` is the model to export, and ``.report`` counts the
-        rewriters that fired.
+        A context manager. In its ``with`` block, ``.model`` is the model to export, and ``.report``
+        counts the applied rewriters.
 
     Raises:
         RewriterError: ``rewriters`` is not a sequence of sets, or a set is for an unknown IR.
@@ -64,10 +64,10 @@ def rewrite(
 
 
 def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
-    """Return a caller's sets of rewriters; sets that are named as text are imported first.
+    """Return a caller's sets of rewriters; for a text, import the set that the text refers to.
 
     Args:
-        rewriters: ``RewriterSet`` objects, or text that names one or a list of them:
+        rewriters: ``RewriterSet`` objects, or text that refers to a set or a list of sets:
             ``file.py:attr`` or ``module:attr``.
 
     Raises:

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Return the source of a model, called with ``codebase_config`` and the input shapes."""
+        """Find the source of a model; ``codebase_config`` and the input shapes are passed to it."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
@@ -62,8 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ) -> tuple[BoundModel, Task | None]:
         """Bind a model to example inputs.
 
-        The example inputs are ``args``, or without them the example of the model source, or
-        without an example the first item of the data.
+        The example inputs are ``args``. If ``args`` is None, they are the example of the model
+        source or, if it has none, the first item of the data.
 
         Returns:
             The bound model, and the task with the names and dtypes of the model's inputs and
@@ -89,12 +89,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def open_data(self) -> DataSet | None:
-        """Return the data set or None; a precision that requires calibration must have one.
+        """Return the data set; None without data, if the precision requires no calibration.
 
         Raises:
-            ParamsError: The precision requires calibration data.
-            UsageError: The data cannot be used; or the model is cut, and no data set has the inputs
-                of its later parts.
+            ParamsError: There is no data, but the precision requires calibration.
+            UsageError: The data cannot be used; or the precision requires calibration and the model
+                is cut: no data set has the inputs of the later parts.
         """
         has_data = self.data is not None
         self.backend.check_data(self.params, has_data=has_data)
@@ -130,8 +130,8 @@ def resolve_settings(
         precision: The same as ``params={"precision": …}``.
         dynamic: The dynamic dimensions; None for the dynamic dimensions in the config.
         data: A data set or an argument for one; None for the data in the config.
-        export: How to export; the config sets each field that has its default value.
-        verify: How to compare; the config sets each field that has its default value.
+        export: How to export; fields with their default value are taken from the config.
+        verify: How to compare; fields with their default value are taken from the config.
 
     Raises:
         ConfigError: The config is invalid, or for another backend.

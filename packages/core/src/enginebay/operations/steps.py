@@ -19,7 +19,7 @@ class Step(msgspec.Struct, kw_only=True):
 
     Attributes:
         name: The step's name, such as ``export``, ``convert`` or ``verify``.
-        detail: The current work, the choice or the result, in a few words.
+        detail: What the step is doing, has chosen or has produced, in a few words.
         seconds: The step's duration; None while it runs.
         failed: True if the step ended with an error.
     """
@@ -44,7 +44,7 @@ class Steps:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Record and time the block as one step; the yielded function sets the step's detail.
+        """Record and time the ``with`` block as a step; yield a function that sets its detail.
 
         Raises:
             KeyboardInterrupt: Ctrl-C or SIGTERM came earlier, but its exception was suppressed.

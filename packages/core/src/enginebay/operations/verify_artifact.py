@@ -177,7 +177,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return a list of samples with outputs as the reference; return None for other inputs."""
+    """If the inputs are samples with outputs, return them as the reference; otherwise None."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -253,7 +253,7 @@ def _compute_reference(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with the outputs of ``reference``; for a model, also new probe inputs."""
+    """Return inputs with the outputs of ``reference``; if it is a model, also new probe inputs."""
     basis = _recorded_basis(artifact)
     if inputs is not None:
         arrays = inputs

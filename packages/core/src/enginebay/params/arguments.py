@@ -1,6 +1,6 @@
 """Add command-line flags for the documented fields of a params class.
 
-Imported only when flags are added: a program without a command line needs no argparse.
+This module is imported only when flags are added: other programs do not need argparse.
 """
 
 from __future__ import annotations

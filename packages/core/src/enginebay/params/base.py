@@ -109,7 +109,7 @@ class BackendParams(Declared):
         return self.in_work_dir(self.file_name)
 
     def in_work_dir(self, *names: str) -> tuple[str, ...]:
-        """Return the paths of files in ``work_dir``; the names themselves without ``work_dir``."""
+        """Return the paths of files in ``work_dir``; if it is not set, return the names."""
         return tuple(str(PurePath(self.work_dir or "", name)) for name in names)
 
     def shape_profiles(self, usual: Shapes | None = None) -> dict[str, ShapeProfile]:

@@ -73,7 +73,8 @@ class Field(msgspec.Struct, frozen=True):
         Args:
             value: The value to convert.
             typed: The command-line text from which ``value`` was parsed; None for a value from
-                Python. Messages show this text, and with it, numbers and bools may be texts.
+                Python. Messages show this text. If it is passed, a text is accepted for a number or
+                a bool.
 
         Raises:
             ParamsError: The value does not fit the type.

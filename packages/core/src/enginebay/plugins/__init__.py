@@ -1,8 +1,8 @@
 """Plugins: the list of installed plugins, and the loading of a plugin by its name.
 
 Listing (``discovery``) reads metadata and imports no plugin. Loading (``loading``) imports one
-backend, checks it (``plugin_checks``), and registers it together with the plugins for all backends.
-A new plugin is first imported in a child process, as a trial (``trial``).
+backend, checks it (``plugin_checks``), and registers it together with the plugins that apply to
+every backend. A new plugin is first imported in a child process, as a trial (``trial``).
 """
 
 from __future__ import annotations

@@ -73,10 +73,10 @@ class BackendStatus(NamedTuple):
         name: The plugin's name, as users type it.
         distribution: The installed distribution that provides it.
         version: The version of this distribution.
-        module: The module that its entry point names.
+        module: The module to which the plugin's entry point refers.
         state: ``installed`` if no error is known, even if the plugin was not imported yet;
             ``disabled`` by an environment variable; ``duplicate`` if several distributions
-            provide the name, each of which is listed; or ``broken``.
+            provide a plugin of this name (each of these plugins is listed); or ``broken``.
         reason: Why the state is not ``installed``; None if it is.
         fix: The command or the change that solves the problem; None if the state is ``installed``.
     """
@@ -133,7 +133,7 @@ def installed_backends() -> list[str]:
 
 
 def list_plugins() -> list[BackendStatus]:
-    """List the installed plugins for all backends, as :func:`list_backends` does.
+    """List the plugins that apply to every backend, as :func:`list_backends` lists backends.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
@@ -142,7 +142,7 @@ def list_plugins() -> list[BackendStatus]:
 
 
 def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
-    """List the commands that plugins provide, as :func:`list_backends` does.
+    """List the commands that plugins provide, as :func:`list_backends` lists backends.
 
     Args:
         reserved: The names of core's commands; a plugin's command of such a name is disabled.
@@ -169,7 +169,7 @@ def disabled_by(backend: str) -> Fault | None:
 
 
 def is_strict() -> bool:
-    """Return True if ENGINEBAY_STRICT_PLUGINS makes each broken plugin an error, even if unused."""
+    """Return True if ENGINEBAY_STRICT_PLUGINS makes every broken plugin an error, used or not."""
     return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
 
 
@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Return a plugin's error with the addition that ENGINEBAY_STRICT_PLUGINS is the cause."""
+    """Return a plugin's error whose message adds ENGINEBAY_STRICT_PLUGINS as the cause."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 

@@ -2,7 +2,8 @@
 
 Reading the metadata of 300 distributions takes several times as long as Python's own start. The
 cache is valid as long as the modification times of the folders on ``sys.path`` and of the files
-with entry points are the same. If it is damaged or cannot be written, the metadata is read again.
+with entry points are unchanged. If the cache is damaged or cannot be written, the metadata is read
+again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class EntryPoint(NamedTuple):
         name: The name of the entry point, as users type it.
         distribution: The distribution's name.
         version: The distribution's version.
-        module: The module that the entry point names.
+        module: The module to which the entry point refers.
         file: The path of the ``entry_points.txt``; empty if the metadata is not in a folder.
     """
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """Warning that a plugin for all backends is broken and is not used.
+    """Warning that a broken plugin, which applies to every backend, is not used.
 
     This is a warning and not a log message: results may differ without the plugin, so users must
     see it without configured logging, and a test run can turn it into an error.
@@ -45,9 +45,9 @@ class PluginWarning(UserWarning):
 class PluginTeam:
     """A fixed set of plugins whose hooks are called together.
 
-    The set of a backend contains this backend and the plugins for every backend, but no other
-    backend. Each set has a pluggy manager, so that it never calls a backend that another thread
-    loads.
+    A backend's set contains this backend and the plugins that apply to every backend, but no other
+    backend. Each set has a separate pluggy manager. A set therefore never calls a backend that
+    another thread loads.
 
     Attributes:
         members: The checked modules, each with its status. Hooks of later modules are called first.
@@ -96,7 +96,7 @@ class PluginTeam:
 
 
 class LoadedPlugin(PluginTeam):
-    """A loaded backend, together with the plugins for all backends.
+    """A loaded backend, together with the plugins that apply to every backend.
 
     Attributes:
         status: The backend's distribution and module.
@@ -179,7 +179,7 @@ def load_backend(name: str) -> LoadedPlugin:
 
 
 def load_plugins() -> PluginTeam:
-    """Load the plugins for all backends, once in this process, and return them as one set.
+    """Load the plugins that apply to every backend, once in this process; return their set.
 
     A broken plugin is skipped with a :class:`PluginWarning`.
 
@@ -208,7 +208,7 @@ def load_command(status: BackendStatus) -> ModuleType:
 
 
 def contributed(hook: str) -> dict[str, Any]:
-    """Return one mapping with the items that all plugins return for a hook such as ``metrics``.
+    """Call a hook such as ``metrics`` of all plugins, and return their mappings merged into one.
 
     Raises:
         PluginError: A plugin raised or did not return a mapping, or two plugins define the same

@@ -63,7 +63,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
 
 
 def check_plugin(module: ModuleType) -> None:
-    """Check the module of a plugin for all backends.
+    """Check the module of a plugin that applies to every backend.
 
     Raises:
         PluginError: The module implements no hook, an unknown hook, or a hook with wrong arguments.

@@ -37,15 +37,16 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 
 def trust(status: BackendStatus) -> None:
-    """Record that a plugin passed its import trial, so that only this process imports the plugin.
+    """Record that a plugin passed its import trial, so that no trial runs in a child process.
 
-    Tests of a plugin use this, since its author debugs the import in this process.
+    Tests of a plugin call this function, since the plugin's author debugs the import in the process
+    of the tests.
     """
     trial_cache.store_result(status, _SURVIVED)
 
 
 def forget_failures() -> None:
-    """Delete all failed import trials from the cache, so that these plugins are imported again."""
+    """Delete all failed import trials from the cache, so that these plugins are tried again."""
     trial_cache.drop_others(_SURVIVED)
 
 

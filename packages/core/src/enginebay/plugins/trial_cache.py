@@ -1,6 +1,6 @@
 """Cache of the results of import trials, in one file in the user's cache folder.
 
-If the folder cannot be written, every process tries its plugins again.
+If the folder cannot be written, every process repeats the trials of the plugins that it imports.
 """
 
 from __future__ import annotations

@@ -135,6 +135,6 @@ def pytest_terminal_summary(
 
 
 def _is_law(item: pytest.Item) -> bool:
-    """Return True if a test is one of the conformance kit, without importing the kit."""
+    """Return True if a test belongs to the conformance kit, without importing the kit."""
     families = getattr(getattr(item, "cls", None), "__mro__", ())
     return any(cls.__module__.startswith(f"{KIT}.conformance") for cls in families)

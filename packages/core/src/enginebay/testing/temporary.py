@@ -34,15 +34,15 @@ def temporary_backend(
 
     A folder with a real ``.dist-info`` is added to ``sys.path``, so discovery and loading run as
     for an installed plugin, but without its trial import in a child process. Child processes that
-    Enginebay starts find the backend too. At the end of the block, the folder is removed and all
-    loaded plugins are unloaded.
+    Enginebay starts find the backend too. At the end of the ``with`` block, the folder is removed
+    and all loaded plugins are unloaded.
 
     Args:
         name: The name of the backend and of its entry point.
         module: The name of a module that can be imported, or a module's source text.
         distribution: The name of the backend's distribution; by default ``temporary-NAME``.
         version: The distribution's version.
-        group: The entry-point group: ``enginebay.plugins`` if the plugin is for every backend.
+        group: The entry-point group: ``enginebay.plugins`` if the plugin applies to all backends.
 
     Yields:
         The folder on ``sys.path``.

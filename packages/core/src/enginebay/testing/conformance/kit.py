@@ -91,23 +91,23 @@ class Kit:
     # -- tests that do not apply ----------------------------------------------------------------
 
     def skip(self, reason: str) -> NoReturn:
-        """Skip a conformance test that does not apply; the report contains the reason."""
+        """Skip the calling test, which does not apply; the report contains the reason."""
         pytest.skip(reason)
 
     def require_engine(self) -> None:
-        """Skip a conformance test that needs the engine if check-env fails."""
+        """If check-env fails, skip the calling test, which needs the engine."""
         failed = self.environment.failed
         if failed is not None:
             self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
 
     def require_dtypes(self, *dtypes: str) -> None:
-        """Skip a conformance test if the backend does not list all of these dtypes."""
+        """If the backend does not support all of these dtypes, skip the calling test."""
         for dtype in dtypes:
             if dtype not in self.backend.info.dtypes:
                 self.skip(f"the backend lists no {dtype} among its dtypes")
 
     def require_dynamic_shapes(self) -> None:
-        """Skip a conformance test about dynamic shapes if the backend does not support them."""
+        """If the backend does not support dynamic shapes, skip the calling test."""
         if not self.backend.info.dynamic_shapes:
             self.skip("the backend declares dynamic_shapes=False")
 

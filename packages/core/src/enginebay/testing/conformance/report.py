@@ -27,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a conformance test, or of one case of a parametrized test.
 
     Attributes:
-        family: The test's subject: ``inference``, ``artifacts`` …
+        family: The group of the test: ``inference``, ``artifacts`` …
         law: The test's name.
         case: The test's parameters; empty if it is not parametrized.
         sentence: The first sentence of the test's docstring, which states the requirement.
@@ -67,7 +67,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, info: eb.BackendInfo) -> Claims:
-        """Copy the fields of a backend's information."""
+        """Return the claims in a backend's information."""
         return cls(**{name: getattr(info, name) for name in cls.__struct_fields__})
 
 
@@ -82,8 +82,8 @@ class Report(msgspec.Struct, kw_only=True):
         enginebay: The version of the kit.
         python: Python's version.
         platform: The operating system.
-        claims: The backend's information; empty if the backend cannot be loaded.
-        plugins: The plugins for every backend, which may influence the outcomes.
+        claims: The capabilities that the backend declares; empty if it cannot be loaded.
+        plugins: The installed plugins that apply to every backend: they may influence the outcomes.
         findings: The outcomes of the conformance tests.
         operators: The outcomes of the networks of one operator; empty without ``--operators``.
         schema: The version of this format; it increases if readers must change.
@@ -220,7 +220,7 @@ def _operator_table(report: Report) -> list[str]:
 
 
 def _report_of(item: pytest.Item) -> Report:
-    """Return the report of a test's backend, without outcomes; the first call creates it."""
+    """Return the report of a test's backend; the first call creates a report without outcomes."""
     reports = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
@@ -257,7 +257,7 @@ def _reason_of(report: pytest.TestReport) -> str:
 
 
 def _short_message(message: str, location: str) -> str:
-    r"""Return a message's first line; if it is only a type, add the next line or the location.
+    r"""Return a message's first line; add the next line or location to a mere exception type.
 
     Example:
         >>> _short_message("AssertionError: \nArrays are not equal", "inference.py:7")

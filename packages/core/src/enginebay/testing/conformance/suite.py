@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class UnderTest:
-    """Fixtures for a backend under test, whose name a subclass returns."""
+    """Fixtures for a backend under test; a subclass returns the name of the backend."""
 
     @pytest.fixture
     def backend(self) -> str:
@@ -74,7 +74,7 @@ class Law(NamedTuple):
     """Name and requirement of a conformance test, for tables and the documentation.
 
     Attributes:
-        family: The test's subject: ``inference``, ``artifacts`` …
+        family: The group of the test: ``inference``, ``artifacts`` …
         name: The test's name.
         sentence: The first sentence of the test's docstring, which states the requirement.
     """
