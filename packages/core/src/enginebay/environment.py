@@ -199,7 +199,7 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
 
 
 def check_distributions(requirements: Iterable[str]) -> EnvReport:
-    """Check that distributions are installed, by reading their metadata only.
+    """Read from metadata whether distributions are installed, and return a report.
 
     Args:
         requirements: Requirements as in ``pyproject.toml``: ``onnxruntime>=1.20``, optionally with
@@ -312,7 +312,7 @@ def _version_fits(requirement: Requirement, version: str | None) -> bool:
 
 
 def _missing_for_extras(requirement: Requirement, requires: Iterable[str]) -> list[str]:
-    """Return the dependencies of a requirement's extras that are not installed as required."""
+    """Return the unsatisfied dependencies of a requirement's extras."""
     from packaging.requirements import Requirement
 
     if not requirement.extras:

@@ -194,7 +194,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         backend: The backend's name, for plugins that apply to every backend:
             ``eb.get_backend(request.backend)`` returns the backend, with its versions and its
             :class:`BackendInfo`.
-        samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with: the
+        samples: Sets of inputs (NumPy arrays by name) for the artifact's verification: the
             caller's example, then the example at other sizes. A backend can test the engine's
             files with these inputs, but the files must support other inputs as well. Empty if an
             IR is converted without its model.

@@ -70,7 +70,7 @@ class IsolatedWrapper(Wrapper):
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """In the child process: load an engine; return a function from a message to the reply."""
+    """In the child process: load an engine; return a function that answers a message."""
     wrapper = request.load()
 
     def reply_to(message: bytes) -> bytes:

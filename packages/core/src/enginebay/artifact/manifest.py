@@ -160,7 +160,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of an artifact: its contents, its origin and its verdict.
+    """The contents, the origin and the verdict of an artifact, as ``manifest.json`` stores them.
 
     By default, the versions, the platform and the time are those of this process.
 
@@ -182,7 +182,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         parts: The parts of the model in the order in which they run; empty if it was not cut.
         data: The data set for calibration or, without calibration, for verification; None if no
             data set was used.
-        kept: Nodes that an 8-bit engine runs in floating point, as the engine names them.
+        kept: Nodes that an 8-bit engine runs in floating point, by their names in the engine.
         task: The model's task as plain data; None if unknown. :attr:`Artifact.task` reads it.
         comparators: The comparators of outputs that are sets; all other outputs are compared
             element by element.

@@ -31,7 +31,7 @@ _VERDICTS = ("verified", "unverified", "mismatched", "crashed")
 
 
 def run_record(backend: Backend, verification: Verification, receipt: Receipt | None) -> RunRecord:
-    """Return the record of a verification that has just ended on this machine.
+    """Return the :class:`RunRecord` of a verification that has just ended on this machine.
 
     Args:
         backend: The engine's backend.

@@ -185,7 +185,10 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn an OSError in the ``with`` block, or only a disk error, into an ArtifactError."""
+    """Turn an OSError in the ``with`` block into an ArtifactError.
+
+    With ``disk_only``, turn only the errors of a disk that is full or read-only.
+    """
     try:
         yield
     except OSError as error:

@@ -46,7 +46,7 @@ def read_model(args: Namespace) -> str:
 
 
 def add_inputs(parser: ArgumentParser, default: str) -> None:
-    """Add the repeatable flag ``--input``; its help ends with ``default``, the default inputs."""
+    """Add the repeatable flag ``--input``; ``default`` describes the default inputs in its help."""
     parser.add_argument(
         "--input",
         dest="inputs",

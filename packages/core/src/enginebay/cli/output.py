@@ -38,7 +38,7 @@ _COLOURS = {
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """In the ``with`` block, redirect text that a model prints to stderr: stdout is for data."""
+    """In the ``with`` block, a model's prints go to stderr and not to stdout, which is for data."""
     from contextlib import redirect_stdout
 
     with redirect_stdout(sys.stderr):

@@ -72,7 +72,7 @@ def _apply_operator(operation: ast.operator | ast.unaryop, *operands: object) ->
 
 
 def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
-    """Return the length of the joined or repeated sequence; raise for operands without length."""
+    """Return the length of the joined or repeated sequence; raise ValueError for other operands."""
     items, other = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(items, str | list | tuple):
         if isinstance(operation, ast.Add) and type(left) is type(right):

@@ -119,7 +119,7 @@ def merge_options(options: Options, below: Options) -> Options:
 
 
 def refuse_options(options: Declared, verb: str) -> None:
-    """Raise an error if a function other than ``deploy`` gets an option of ``deploy`` only.
+    """Raise an error if a function other than ``deploy`` gets an option only for ``deploy``.
 
     Args:
         options: The options with which the function was called.

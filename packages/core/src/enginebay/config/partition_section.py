@@ -87,7 +87,7 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Return a function mark's name without MMDeploy's call index; report an index except 0."""
+    """Return a function mark's name without MMDeploy's call index; an index must be 0."""
     call = _CALL.fullmatch(name)
     if call is None:
         return name

@@ -47,7 +47,7 @@ class Problems(list[ConfigError]):
 
     @contextmanager
     def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
-        """Catch an error in the ``with`` block, and add it to the list, for the value at a path."""
+        """Add an error in the ``with`` block to the list, as an error about the value at a path."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:

@@ -117,6 +117,6 @@ def _custom_type_schema(type_: type) -> dict[str, object]:
 
 
 def _describe_optional(schema: Mapping[str, object], text: str) -> dict[str, object]:
-    """Return a schema with a description that also allows null, which stands for the default."""
+    """Return a schema that also allows null (for the default), with ``text`` as the description."""
     described = {"description": text} if text else {}
     return {**described, "anyOf": [schema, {"type": "null"}]}

@@ -38,9 +38,9 @@ def read_sections(config: Mapping[str, object], problems: Problems) -> Sections:
     """Read the sections of a config.
 
     Args:
-        config: The config. A name that is a variable, and not a section, is ignored. The result of
-            :func:`enginebay.config.read_table` lists the variables; in any other dict, each name
-            whose value is not a dict is a variable.
+        config: The config. Its variables are ignored, since they are not sections. A dict from
+            :func:`enginebay.config.read_table` lists its variables; in any other dict, a name is a
+            variable if its value is not a dict.
         problems: Collects the errors, and notes about keys without effect.
     """
     for name, value in config.items():

@@ -58,7 +58,9 @@ class Templates:
         self.used: set[str] = set()
 
     def evaluate(self, template: re.Match[str], location: Location) -> object:
-        """Return the value of a template outside a text; convert an environment variable's number.
+        """Return the value of a template that is not part of a text.
+
+        An environment variable whose text is the literal of a number, bool or None is converted.
 
         Raises:
             ConfigError: The base does not define the name, or environment variables are forbidden.

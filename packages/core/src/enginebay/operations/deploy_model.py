@@ -74,8 +74,8 @@ def deploy(
         params: The backend's parameters, or a mapping of their names and values.
         export: How to export: the IR, the exporter, your rewriters, the cuts into several engines.
         verify: How to compare: probe inputs, tolerances, allowed verdicts.
-        config: A deploy config or its path. It sets everything that no argument sets, and
-            rewriters can read it as ``ctx.config``.
+        config: A deploy config or its path. Settings that no argument specifies are taken from the
+            config, and rewriters can read the config as ``ctx.config``.
         overwrite: Replace an existing artifact, once the new artifact is complete.
         watch: A function that is called with each step when it starts, when its detail changes and
             when it ends. True shows the steps in a notebook, on a terminal or as lines on stderr.

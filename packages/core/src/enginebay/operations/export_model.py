@@ -38,8 +38,8 @@ def export(
     """Export a model to an IR.
 
     Args:
-        model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
-            ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a model of a plugin.
+        model: An ``nn.Module``, or text that refers to a model: ``file.py:attr``, ``module:attr``,
+            a ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a model of a plugin.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
             the calls that :func:`enginebay.record` recorded.
         path: The file to write; by default a file in the current folder with the model's name. If

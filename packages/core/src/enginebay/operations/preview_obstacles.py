@@ -30,7 +30,7 @@ def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
 
 
 def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
-    """Yield an obstacle for each operator in the error, which no lowering replaces."""
+    """Yield an obstacle for each operator in the error: an operator that no lowering replaces."""
     for operator, modules in error.operators.items():
         name = operator.replace(".", "::", 1)
         yield Obstacle(operator=name, modules=modules, reason="the engine does not support it")
@@ -68,7 +68,7 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
 
 
 def find_replacement(backend: str, operator: str) -> str:
-    """Return the name and condition of a rewriter that replaces an operator; empty without one."""
+    """Return name and condition of a rewriter that replaces an operator; empty if there is none."""
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:

@@ -34,7 +34,7 @@ def rewrite(
         model: The model whose modules may be replaced; None to rewrite functions only.
         backend: The backend of the engine; None to apply only the rewriters for all backends.
         ir: The IR that the model is exported to.
-        rewriters: Your rewriters: ``RewriterSet`` objects, or text that names them, as for
+        rewriters: Your rewriters: ``RewriterSet`` objects, or text that refers to them, as for
             :class:`enginebay.ExportOptions`.
         config: The deployment config that rewriters can read as ``ctx.config``.
         **options: Arguments of :func:`enginebay.rewriting.rewrite`, and your options, which

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Find the source of a model; ``codebase_config`` and the input shapes are passed to it."""
+        """Return a model's source; a plugin's gets ``codebase_config`` and the input shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
@@ -89,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def open_data(self) -> DataSet | None:
-        """Return the data set; None without data, if the precision requires no calibration.
+        """Return the data set, or None without data; a calibrated precision requires a data set.
 
         Raises:
             ParamsError: There is no data, but the precision requires calibration.

@@ -44,7 +44,7 @@ class Steps:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Record and time the ``with`` block as a step; yield a function that sets its detail.
+        """Record and time the ``with`` block as a step; yield a function to set its detail.
 
         Raises:
             KeyboardInterrupt: Ctrl-C or SIGTERM came earlier, but its exception was suppressed.

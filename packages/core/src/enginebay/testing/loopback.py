@@ -71,7 +71,7 @@ def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[LoopbackParams]) -> dict[str, str]:
-    """Return the nodes of other domains than ONNX's: the evaluator does not support these nodes."""
+    """Return the nodes outside ONNX's domain: the evaluator does not support these nodes."""
     import onnx
 
     model = onnx.load(request.ir.path, load_external_data=False)

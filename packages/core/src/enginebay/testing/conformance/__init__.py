@@ -1,4 +1,4 @@
-"""The conformance kit: tests that every backend must pass, named laws in the code.
+"""The conformance kit: tests that every backend must pass (in the code: laws).
 
 A backend's tests subclass :class:`Conformance`, and a fixture returns the backend's name::
 

@@ -257,7 +257,7 @@ def _reason_of(report: pytest.TestReport) -> str:
 
 
 def _short_message(message: str, location: str) -> str:
-    r"""Return a message's first line; add the next line or location to a mere exception type.
+    r"""Return a message's first line; to an exception type alone, add the next line or location.
 
     Example:
         >>> _short_message("AssertionError: \nArrays are not equal", "inference.py:7")
