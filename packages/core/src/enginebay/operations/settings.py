@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Return a model's source; a plugin's gets ``codebase_config`` and the input shapes."""
+        """Return a model's source; pass ``codebase_config`` and input shapes to plugins."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
