@@ -69,7 +69,7 @@ class BoundModel:
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
-        """The input specs, with the name of the dimension instead of each dynamic size."""
+        """The input specs, in which each dynamic size is replaced by the name of its dimension."""
         if self.signature is None:
             return self.inputs
         return tuple(
@@ -157,7 +157,7 @@ class BoundModel:
         return _to_arrays(self.signature.example_outputs)
 
     def file(self, kind: IRKind) -> IRModel | None:
-        """Return the model's file as an IR; None without a file, or if the IR has another kind."""
+        """Return the model's file as an IR of this kind; None if there is no such file."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
             return None
@@ -250,7 +250,7 @@ def _widen_integers(
     generated: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Return the signature for larger generated integers; unchanged if the model rejects them."""
+    """Return the signature, read again with larger generated integers if the model accepts them."""
     # The first example has only zeros and ones, which use only two rows of an embedding.
     integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]
     known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}

@@ -229,7 +229,7 @@ def _check_dim(dim: DynamicDim) -> DynamicDim:
 
 
 def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
-    """Return ``shapes`` with the range of each dimension copied to dimensions of the same name."""
+    """Return ``shapes``, in which all dimensions of the same name have the same range."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
         # A name without a range equals DynamicDim(name).

@@ -72,7 +72,10 @@ def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
 def _generate_missing(
     args: Mapping[str, object], source: ModelSource, below: Mapping[str, int]
 ) -> dict[str, object]:
-    """Return ``args`` with an array for each spec, and the only input's name for an empty name."""
+    """Return ``args`` with a generated array in place of each spec.
+
+    An empty name is replaced by the name of the model's only input.
+    """
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
@@ -238,7 +241,7 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return the shape profile of each input; a missing minimum or maximum is the usual shape.
+    """Return the shape profile of each input; the usual shape replaces a missing limit.
 
     Raises:
         ParamsError: A smallest or largest shape does not match the usual shape.

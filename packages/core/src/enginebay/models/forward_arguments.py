@@ -25,7 +25,7 @@ _CONSTANTS = (int, float, complex, str, bytes, type(None))
 
 
 class _TensorSlot(int):
-    """Placeholder for an input tensor among the arguments; its value is the tensor's index."""
+    """Placeholder for an input tensor among the arguments: an integer, the tensor's index."""
 
 
 class _CopiedObject:  # not a dataclass, whose fields map_leaves() would visit
@@ -52,7 +52,7 @@ class Call:
     notes: tuple[str, ...] = ()
 
     def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Return the arguments with these tensors in the slots, and a copy of every object.
+        """Return the arguments: these tensors fill the slots, and every other object is copied.
 
         Objects are copied since a forward may change them: a cache grows with each call, but the
         next call must get the original.
@@ -162,7 +162,7 @@ def find_misspelled_input(model: nn.Module, names: Iterable[object]) -> InputErr
 
 
 def forward_parameters(model: nn.Module) -> inspect.Signature:
-    """Return the parameters of a model's ``forward`` without ``self``, also for TorchScript."""
+    """Return the parameters, without ``self``, of a PyTorch or TorchScript model's ``forward``."""
     try:
         return inspect.signature(model.forward)
     except ValueError:
@@ -207,9 +207,9 @@ def _split_arguments(
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return the positional and the keyword arguments in the example inputs.
 
-    A dict contains keyword arguments if ``forward`` accepts all keys, or if at least one key is a
-    parameter: binding the dict then raises an error that names a wrong key. Any other dict is one
-    positional argument.
+    A dict contains keyword arguments if ``forward`` accepts all keys. This is also assumed if
+    ``forward`` has a parameter for at least one key: binding the dict then raises an error that
+    names a wrong key. Any other dict is one positional argument.
     """
     if isinstance(args, Mapping):
         keywords = dict(args)
@@ -235,7 +235,7 @@ def _are_keywords(
 
 
 def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> object:
-    """Return an argument with slots instead of tensors, and copies of other objects."""
+    """Return an argument in which slots replace tensors, and copies replace other objects."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return tuple(put(f"{parameter.name}_{index}", part) for index, part in enumerate(value))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -261,7 +261,7 @@ class _SlotMaker:
         self._copied = CopyObjects()
 
     def __call__(self, name: str, value: object) -> object:
-        """Return the value of argument ``name`` with slots and copies at any depth."""
+        """Return argument ``name``, with slots for its tensors and copies of its other objects."""
         return map_named(self._replace_leaf, value, name)
 
     def _replace_leaf(self, path: str, leaf: object) -> object:
@@ -297,5 +297,5 @@ def _as_tensor(leaf: object) -> Tensor | None:
 
 
 def unwrap_compiled(model: _ModelT) -> _ModelT:
-    """Return the module that ``torch.compile`` wraps; a model that is not compiled unchanged."""
+    """Return the module that ``torch.compile`` wraps, or the model itself if it is not wrapped."""
     return getattr(model, "_orig_mod", model)

@@ -29,7 +29,7 @@ class HeldValue(NamedTuple):
         name: The path of the value: ``encoder.cache['keys']``.
         value: The value.
         owner: The ``nn.Module`` that contains the value; None for a class attribute or a global.
-        depth: The number of objects on the path that are not modules.
+        depth: The number of objects on the path, not counting modules and containers.
     """
 
     name: str
@@ -48,7 +48,7 @@ class HolderSnapshot:
         items: Key or index → item; the items of a set are the keys.
         item_format: Format string of an item's path: ``{0}`` is the holder's path, ``{1}`` the key.
         owner: The ``nn.Module`` that contains the holder; None for a class or globals.
-        depth: The number of objects on the path of an item that are not modules.
+        depth: The number of objects on an item's path, not counting modules and containers.
         partly: True if the snapshot ignores further items of the holder.
     """
 
@@ -64,7 +64,7 @@ class HolderSnapshot:
         self.owner_type = type(self.owner)
 
     def is_valid(self) -> bool:
-        """Return False if the owner has a new class, as a lazy module has after its first run."""
+        """Return False if the owner's class has changed, as that of a lazy module does in a run."""
         return type(self.owner) is self.owner_type
 
     def held_values(self) -> Iterator[HeldValue]:
@@ -80,7 +80,7 @@ class HolderSnapshot:
                 yield self._name(key)
 
     def restore(self) -> None:
-        """Restore only changed items, since other threads may read the other items meanwhile."""
+        """Restore the changed items only, since other threads may be reading unchanged items."""
         holder, items = self.holder, self.items
         if isinstance(holder, list):
             # By identity, since == compares tensors element by element.
@@ -148,7 +148,7 @@ def _list_items(holder: Any) -> dict[Any, object]:
 
 
 def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
-    """Yield snapshots of the modules' classes, and of the globals that the methods use."""
+    """Yield snapshots of the classes of a model's modules, and of the globals in their methods."""
     seen: defaultdict[int, set[str]] = defaultdict(set)  # by id of the globals
     for cls in dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__):
         if not _is_user_class(cls):
@@ -219,7 +219,7 @@ def same_content(one: Tensor, other: Tensor) -> bool:
 
 
 def has_content(tensor: Tensor) -> bool:
-    """Return True for a tensor with elements to compare: strided, not nested, not on ``meta``."""
+    """Return True if a tensor's elements can be compared: strided, not nested, not on ``meta``."""
     import torch
 
     return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta

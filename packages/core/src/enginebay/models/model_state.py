@@ -34,9 +34,10 @@ _SUM_TOLERANCE = 1e-4
 def unchanged(source: ModelSource) -> Iterator[None]:
     """Restore a model's state after the block, in which the model may be run and exported.
 
-    The state consists of the attributes of modules and their objects, the items of containers among
-    the attributes, and the content of all tensors except parameters. Inside the block, detached
-    copies replace stored tensors with a gradient history, which no exporter accepts as a constant.
+    The state consists of the attributes of modules, the attributes of objects in them, the items of
+    containers in them, and the content of all tensors except parameters. No exporter accepts a
+    tensor with a gradient history as a constant. Inside the block, each such tensor in the state is
+    therefore replaced by a detached copy.
     """
     if source.model is None:
         yield
@@ -88,7 +89,7 @@ class ModelState:
         ]
 
     def detach(self) -> None:
-        """Replace each tensor that cannot be traced by a detached copy, in all its holders."""
+        """Replace each tensor that cannot be traced by a detached copy, wherever it is stored."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}
@@ -107,7 +108,7 @@ class ModelState:
                     snapshot.holder[key] = map_leaves(detach_leaf, value)
 
     def restore(self) -> None:
-        """Restore the state, except in lazy modules that their first forward has initialised."""
+        """Restore the state, except that of lazy modules which a forward has initialised."""
         import torch
 
         for snapshot in self._snapshots:
@@ -120,7 +121,7 @@ class ModelState:
                     tensor.copy_(copy)
 
     def _record_values(self, root: HeldValue, surroundings: list[HolderSnapshot]) -> None:
-        """Record all reachable values, each once, under its shortest path."""
+        """Record each value that the arguments lead to, once, under the shortest path to it."""
         seen: set[int] = set()
         self._snapshots += surroundings
         waiting = deque([root])

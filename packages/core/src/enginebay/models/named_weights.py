@@ -37,7 +37,7 @@ def split_weights(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def name_weights(model: str, *, pretrained: bool = False, file: str = "") -> str:
-    """Return a model's name with a request for weights, in which a path is absolute.
+    """Return a model's name with a request for weights; ``file`` gets an absolute path.
 
     Example:
         >>> name_weights("timm:resnet18", pretrained=True)

@@ -66,7 +66,7 @@ class Observation:
 
     Attributes:
         readings: The values that Python read, in order.
-        table_rows: Name of an input that indexes embeddings → rows of the smallest embedding.
+        table_rows: Name of an input that indexes embeddings → number of rows of the smallest one.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
         orders: True if the forward computes indices by sorting: for ties, indices are undefined.
@@ -183,7 +183,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def _reporting_methods(observer: Observer) -> Iterator[None]:
-    """Inside the block, report calls of ``_METHODS`` to the observer: they run no operator."""
+    """Report calls of ``tolist`` and ``numpy`` to the observer, since neither runs an operator."""
     token = _CURRENT.set(observer)
     with _LOCK:
         if not _active:

@@ -31,8 +31,8 @@ def find_model(
         model: An object, a file, or a name as for :func:`~enginebay.models.sources.load_model`; or
             ``SCHEME:NAME`` for the model source of a plugin. A name may request weights:
             ``SCHEME:NAME?pretrained``, ``file.py:attr?weights=FILE``.
-        codebase_config: The section ``codebase_config`` of a config. Its ``type`` is the scheme of
-            a name without scheme, and of a ``.py`` file without an attribute.
+        codebase_config: The section ``codebase_config`` of a config. Its ``type`` is added
+            as the scheme to a name without scheme, and to a ``.py`` file without an attribute.
         shapes: Input name → requested usual shape.
 
     Raises:
@@ -78,7 +78,7 @@ def find_model(
 
 
 def _load_without_plugin(name: str, scheme: str) -> ModelSource:
-    """Load a model without a plugin; if that fails, the error names plugins that may load it."""
+    """Load a model without a plugin; if that fails, the hint lists plugins that may load it."""
     try:
         return load_model(name)
     except ModelSourceError as err:
@@ -104,7 +104,7 @@ def _add_weights(source: ModelSource, options: Mapping[str, Any]) -> ModelSource
 
 
 def _is_library_name(name: str) -> bool:
-    """Return True for a name such as ``resnet18`` or ``google/vit-base`` if no such file exists."""
+    """Return True for a name such as ``resnet18`` or ``google/vit-base``, but not for a file."""
     return bool(re.fullmatch(r"[\w-]+(/[\w.-]+)?", name)) and not Path(name).exists()
 
 
@@ -115,7 +115,7 @@ def _how_to_install(scheme: str) -> str:
 
 
 def names_codebase(model: str, codebase: str) -> bool:
-    """Return True if a text names a model of this codebase."""
+    """Return True if a text may be the name of a model of this codebase."""
     return _is_bare(model) or model.startswith(f"{codebase}:")
 
 

@@ -1,4 +1,4 @@
-"""Import of a Python file or module of the user that defines a model, a data set or a metric."""
+"""Import of the user's Python file or module, which defines a model, a data set or a metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording of a model's calls in an application, as the example and the data of a deployment."""
+"""Recording of an application's calls of a model, as example and data for its deployment."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class RecordedCalls:
     A call with the most frequent sizes becomes the example. Axes whose sizes differ between calls
     are dynamic, from the smallest to the largest recorded size. ``deploy`` also uses the calls as
     data, and generates further inputs with values between the smallest and the largest recorded
-    value of each input. Arguments of ``deploy`` override the recorded values: an axis in
-    ``dynamic``, the data, the domain of an input.
+    value of each input. The arguments ``dynamic`` and ``data`` of ``deploy``, and the domain of an
+    input, override what the calls show.
 
     At most 64 randomly chosen calls are stored, with copies of their tensors. A call with the
     smallest and a call with the largest size of each axis are always stored, even beyond 64. The
@@ -313,7 +313,7 @@ def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Describe how a call differs from the first, or return ""; ``in call N`` follows the text."""
+    """Describe how a call differs from the first, or return ""; the caller adds ``in call N``."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             values = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def extreme_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with all dynamic dimensions at their smallest, then largest size.
+    """Yield the inputs' shapes at the smallest, then at the largest size of all dynamic dimensions.
 
     A dimension without a limit keeps its usual size. Shapes equal to the usual ones are skipped.
 
@@ -107,7 +107,7 @@ def unlimited_sizes(
 def between_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with all dynamic dimensions at odd sizes, then at prime sizes.
+    """Yield the inputs' shapes at odd sizes, then at prime sizes of all dynamic dimensions.
 
     The sizes are near the middle of the range; a range without a limit ends at twice the usual
     size. A model may fail at sizes other than powers of two, or other than the example's.

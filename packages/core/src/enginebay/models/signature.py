@@ -1,4 +1,4 @@
-"""Signature of a model: its inputs and outputs by name, and the call of its forward.
+"""Signature of a model: its inputs and outputs by name, and the arguments of its forward.
 
 Inputs get the names of the parameters of ``forward``, outputs the keys of the returned dict.
 """

@@ -47,11 +47,11 @@ class ModelSource:
 
     Attributes:
         description: The user's text, or the class of the object.
-        named: A name of the model that works in any folder; empty for a Python object.
+        named: A name that loads the model from any working directory; empty for a Python object.
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
-        ir: The file as an IR; None for a Python object.
+        ir: The model's ``.onnx``, ``.pt`` or ``.pt2`` file as an IR; None if there is no such file.
         example_inputs: The example inputs of the source, as ``export`` takes them; None if absent.
-        task: The record of the model's task; None if the source has no task.
+        task: The type and the settings of the model's task; None if the source has no task.
         weights: The origin of the weights, if known: ``random (seed 0)``, ``pretrained``, or a file
             with its digest.
     """
@@ -66,7 +66,7 @@ class ModelSource:
 
     @cached_property
     def module(self) -> Any:
-        """The model as an ``nn.Module``, not as an exported program or a compiled module."""
+        """The model as an ``nn.Module``, taken out of an exported program or a compiled module."""
         return self.model.module() if self.program is not None else unwrap_compiled(self.model)
 
     @property
@@ -76,16 +76,16 @@ class ModelSource:
 
     @property
     def input_names(self) -> list[str]:
-        """The input names in the model's file; without names, the parameters of ``forward``."""
+        """The input names in the model's file or, if it has none, the parameters of ``forward``."""
         if self.ir is not None and self.ir.inputs:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
     def arguments(self, named: Mapping[str, object]) -> object:
-        """Return inputs by name as arguments of ``forward``, if the names are from a PyTorch file.
+        """Return inputs by name as arguments of ``forward``.
 
-        The names in a file may differ from the parameters of ``forward``. Inputs with other names
-        are returned unchanged.
+        The input names in a PyTorch file may differ from the parameters of ``forward``. If
+        ``named`` does not have the names in such a file, it is returned unchanged.
         """
         described = self.ir.inputs if self.ir is not None and self.model is not None else ()
         if {spec.name for spec in described} != set(named):
@@ -151,12 +151,12 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
 
 
 def is_file(text: str) -> bool:
-    """Return True if the text names a model's file, by its suffix."""
+    """Return True if a text ends with the suffix of a file of a model or of weights."""
     return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2") or is_weights(text)
 
 
 def is_weights(text: str) -> bool:
-    """Return True if the text names a file of weights without a model, by its suffix."""
+    """Return True if a text ends with the suffix of a file of weights without a model."""
     return Path(text).suffix.lower() in _WEIGHTS
 
 
