@@ -13,8 +13,8 @@ class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
         count: The number of used items.
         indices: The indices of the used items in the source; empty if all items were used.
         digest: BLAKE2b over the inputs of all used items, in hexadecimal.
-        targets: Description of the class indices in targets, by the task that read the files; empty
-            without a task.
+        targets: The meaning of a class index in targets, as the task that read the files describes
+            it; empty without a task.
     """
 
     source: str

@@ -102,7 +102,9 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return the data set in which the task converts a folder's files, or else this object.
+        """Return a data set of the items into which the task converts the files of a folder.
+
+        Without a task, or if this data set is not such a folder, return this object.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.

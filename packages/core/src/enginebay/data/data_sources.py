@@ -250,7 +250,10 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
 
 
 def _open_entry(archive: ZipFile, name: str, *, from_start: bool) -> BinaryIO:
-    """Return a stream of an array in an ``.npz`` file, to read from the start or to seek."""
+    """Return a stream of the bytes of an array in an ``.npz`` file.
+
+    ``from_start`` is True to read the stream from its start, False to seek in it.
+    """
     info = archive.getinfo(f"{name}.npy")
     if from_start or info.compress_type != ZIP_STORED:
         # Buffered, since each read from the archive takes 15 µs, even of a hundred bytes.

@@ -37,7 +37,9 @@ class Item(NamedTuple):
 def build_item(
     number: int, raw: object, names: Sequence[str] | None, unused: frozenset[str]
 ) -> Item:
-    """Return the item for a source's value: a dict, inputs and target, or arrays without names.
+    """Return the item that a source's raw value describes.
+
+    The value is a dict of inputs, a pair of inputs and target, or arrays without names.
 
     Raises:
         InputError: The number of inputs is wrong, or an input is not an array of numbers.

@@ -267,7 +267,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 def disk_error(error: BaseException | None) -> OSError | None:
-    """Return the error of a full or read-only disk among an exception and its causes, or None.
+    """Return the error of a full or read-only disk in an exception's chain of causes, or None.
 
     Example:
         >>> disk_error(ValueError("no")) is None
@@ -370,7 +370,7 @@ def message_of(err: BaseException) -> str:
 
 
 def first_line(err: BaseException) -> str:
-    """Return the first line of the message that is not blank, shortened if it is very long."""
+    """Return the first non-blank line of an exception's message, shortened if it is very long."""
     text = message_of(err)
     if _ANNOUNCEMENT.match(text) and (item := _LIST_ITEM.search(text)):
         return item[1]
@@ -379,7 +379,7 @@ def first_line(err: BaseException) -> str:
 
 
 def one_line(err: BaseException) -> str:
-    r"""Return the type and the first line of an exception.
+    r"""Return the type of an exception and the first line of its message.
 
     Example:
         >>> one_line(ValueError("no such file\nlook here"))
@@ -394,7 +394,7 @@ def one_line(err: BaseException) -> str:
 def reason(err: BaseException) -> str:
     r"""Return the root cause of an exception in one line.
 
-    The message of one of Enginebay's own errors is returned unchanged: it names the cause itself.
+    The message of an Enginebay error is returned unchanged, since it describes the cause itself.
 
     Example:
         >>> reason(ValueError("no\nway"))

@@ -42,8 +42,8 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
             tensor's values, the line of Python.
         modules: Dotted names of the modules that contain the operator or line, such as ``body.l``.
         reason: Why the operator or line cannot be deployed, in a few words.
-        rewriter: A rewriter or lowering that would replace the operator, with the condition; empty
-            if none is known.
+        rewriter: Name of a rewriter or lowering that would replace the operator, and the condition
+            under which the rewriter applies; empty if none is known.
     """
 
     operator: str

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(StrEnum):
-    """The exporters; a value is the exporter's name in the conditions of rewriters."""
+    """The exporters; each value is the name of an exporter in the conditions of rewriters."""
 
     DYNAMO = "dynamo"
     TORCHSCRIPT = "torchscript"
@@ -196,7 +196,7 @@ def _try_exporters(
 
 
 def _raise_final_error(err: BaseException | None) -> None:
-    """Raise the error, or a cause of it, that other exporters would raise too; otherwise return."""
+    """Raise the error or one of its causes if every exporter would raise it; otherwise return."""
     # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
         # Another exporter may avoid a plain ExportError.

@@ -53,7 +53,7 @@ def read_mark_name(node: Node) -> str:
 
 
 def list_read_values(node: Node) -> list[Value]:
-    """List the inputs of a node, and the inputs of nodes in the subgraphs of an If or a Loop."""
+    """List the values that a node reads, itself or in its subgraphs (of an If or a Loop)."""
     from onnx_ir import GraphView
     from onnx_ir.traversal import RecursiveGraphIterator
 
@@ -69,7 +69,7 @@ def _find_marked_values(name: str, cut: Cut, marks: Sequence[tuple[str, Value]])
 
 
 def _list_cut_names(mark: str) -> tuple[str, ...]:
-    """List a mark's names that a cut may use: ``head:input_0``, ``head:input`` and ``head``."""
+    """List the names by which a cut selects a mark: ``head:input_0``, ``head:input``, ``head``."""
     function, _, tensor = mark.rpartition(":")
     kind, _, index = tensor.partition("_")
     if not function or kind not in ("input", "output") or not index.isdecimal():
@@ -91,7 +91,7 @@ def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError
 
 
 def _is_edge(mark: Value) -> bool:
-    """Return True if a mark is at an input or output of the model, perhaps after other marks."""
+    """Return True if at most other marks are between a mark and an input or output of a model."""
     source: Value | None = mark
     while source is not None and (node := source.producer()) is not None and is_mark(node):
         source = node.inputs[0]

@@ -81,8 +81,8 @@ def check_choices(source: ModelSource, kind: str, exporter: str | None) -> None:
     """Check before an export that the model can be exported with these options.
 
     Raises:
-        UsageError: The representation or exporter is unknown, or the two cannot be combined.
-        ExportError: The model is an ONNX file, and ``kind`` is a format of torch.
+        UsageError: ``kind`` or ``exporter`` is unknown, or the two cannot be combined.
+        ExportError: The model is an ONNX file, and ``kind`` is another IR than ONNX.
     """
     if kind not in SUFFIXES:
         raise UsageError(f"unknown representation '{kind}'; available: {', '.join(SUFFIXES)}")

@@ -98,7 +98,7 @@ def _compare_shapes(
 
 
 def _choose_other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return dimension name → another size, if possible larger by a different factor for each."""
+    """Return dimension name → new size; if possible, multiply each size by a different factor."""
     dims = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
     return {
         name: _choose_other_size(dim, sizes[name], factor)

@@ -147,10 +147,11 @@ def _capture_trace(job: ExportJob) -> ExportedProgram:
 
 @contextmanager
 def trace_uncompiled() -> Iterator[None]:
-    """Run functions that ``torch.compile`` returned uncompiled while a model is traced.
+    """Inside the block, trace functions that ``torch.compile`` wraps without compiling them.
 
-    Such functions refuse ``torch.jit.trace``. During a trace of torch.fx they run uncompiled if
-    ``error_on_nested_fx_trace`` is False, so the block makes torch.fx report that it traces.
+    Otherwise ``torch.jit.trace`` fails at such a function. The function runs uncompiled if torch.fx
+    reports that it traces, and if ``torch._dynamo.config.error_on_nested_fx_trace`` is False. Both
+    are set here.
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield

@@ -1,7 +1,7 @@
 """Protection of forked processes, which cannot use the wrappers of their parent process.
 
-A fork copies an engine's memory without its threads. A call of the engine or its destructor may
-then wait for these threads forever, which happens with ncnn, ONNX Runtime and OpenVINO.
+A fork copies an engine's memory without its threads. An engine that is called or destroyed may
+then wait for these threads forever: ncnn, ONNX Runtime and OpenVINO do so.
 """
 
 from __future__ import annotations

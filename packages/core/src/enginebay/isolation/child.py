@@ -41,8 +41,8 @@ class Raised(msgspec.Struct, tag="raised"):
     """Reply of a child process whose function has raised an exception.
 
     Attributes:
-        kind: The name of the exception's nearest base class in ``enginebay.errors``; None if it has
-            none there.
+        kind: The name of the exception's nearest base class in ``enginebay.errors``; None if
+            this module defines no base class of the exception.
         message: The exception's message.
         summary: The exception's class and message.
         traceback: The traceback as Python prints it.

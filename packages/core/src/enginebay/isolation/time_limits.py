@@ -72,7 +72,10 @@ def time_left() -> float:
 
 
 def effective_timeout(timeout: float | None) -> tuple[float | None, str]:
-    """Return the shorter of a child's and the block's time limit, with a text for messages."""
+    """Return the time limit of a child process, and a description of it for messages.
+
+    The limit is ``timeout`` or, if shorter, the rest of the limit that :func:`time_limit` set.
+    """
     limit = _limit.get()
     if limit is not None and (timeout is None or limit.left < timeout):
         return limit.left, f"the time limit of {limit.seconds:g} s"

@@ -105,7 +105,8 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         output: The output's name.
-        place: The measured samples: ``items`` of a data set, or ``the example``, at all sizes.
+        place: The measured samples: ``items`` for the items of a data set; ``the example`` for the
+            example at all its sizes.
         samples: Number of measured samples.
         agreed: Number of samples in which the largest values along the last axis have the same
             indices in the engine's and the model's output.
@@ -132,7 +133,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """True if the ratio, the equal largest values and the accuracy reach the minimums."""
+        """True if the ratio, the count of equal largest values and the accuracy are high enough."""
         is_right = self.right is None or self.right >= self.right_wanted
         is_clear = self.decibels is None or self.decibels >= self.wanted
         return is_clear and is_right and self.agreed >= self.agreed_wanted

@@ -22,7 +22,7 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
 
 class VerdictWarning(UserWarning):
-    """Warning of a limitation of the verdict: an unavailable device, an input with one value."""
+    """Warning of a limitation of the verdict, such as a device that the engine did not use."""
 
 
 #: Default number of probe inputs: enough for all kinds without dynamic dimensions.
@@ -47,14 +47,14 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         undecided: Labels of the samples on which rounding errors change the model's own outputs by
             more than the tolerance. Such probe inputs are left out; such samples of the caller
             stay, and make the verdict ``unverified``.
-        untried: Names of the inputs that have one single value in all samples.
+        untried: Names of the inputs whose elements all have one and the same value in all samples.
         tried: Name of a dynamic dimension without a limit → largest compared size.
         refused: Name of a dynamic dimension without a limit → size at which the model itself fails.
         unchanging: Names of the integer, bool and empty outputs that are the same in all samples,
             although other outputs change.
-        warnings: A sentence for each line of code where Python reads a value that is the same in
-            all samples.
-        branches: Lines of code where Python reads a value that differs between samples:
+        warnings: A sentence for each line of Python (``if``, ``.item()``) that reads a tensor's
+            value, if this value is the same in all samples.
+        branches: Lines of Python that read a tensor's value, which differs between samples:
             ``net.py:12``.
         domain: Input name → lower and upper bound of generated values, if the caller set bounds.
         targets: Label of a data item → index of the true class.

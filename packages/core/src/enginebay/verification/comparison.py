@@ -41,8 +41,9 @@ def compare_outputs(
         rtol: Replaces the relative tolerance of floating-point outputs.
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
-        apart: Output name → masks of the slices with a tolerance relative to the magnitude of the
-            slice; see :func:`find_small_slices`. By default, the small slices of ``expected``.
+        apart: Output name → masks of the slices whose tolerance is relative to the magnitude of
+            the slice, not of the output; see :func:`find_small_slices`. By default, the small
+            slices of ``expected``.
 
     Returns:
         One comparison per output: first the outputs in ``expected``, then outputs that are only in

@@ -30,7 +30,10 @@ _MAX_NAMED = 3
 def find_hidden_state(
     model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
 ) -> str:
-    """Return the names of tensors and attributes by which a run changes later outputs, or ""."""
+    """Return the names of tensors and attributes whose change in a run changes later outputs.
+
+    The result is "" if there are none. Parameters that a run has changed always count.
+    """
     if state is None:
         return ""
     if written := state.changed_parameters():

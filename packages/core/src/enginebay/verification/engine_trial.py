@@ -136,7 +136,11 @@ def run_in_child(
 
 
 def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
-    """Run the engine and return the outputs; raise if a type is wrong or an input has changed."""
+    """Run the engine, and return its outputs as NumPy arrays.
+
+    Raise InferenceError if an output has another type than the inputs (NumPy array or torch
+    tensor), or if the engine has changed an input.
+    """
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))
@@ -156,7 +160,7 @@ def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, Num
 
 
 def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
-    """Raise if the engine returns other outputs for strided arrays, or for torch tensors."""
+    """Raise InferenceError if strided arrays or torch tensors change the engine's outputs."""
     # Compared with its own outputs an engine is exact, even in 8 bits.
     precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
     for form, values in _other_input_forms(inputs, wrapper.native_device):

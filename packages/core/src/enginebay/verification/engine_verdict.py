@@ -68,7 +68,7 @@ def judge(
             engine must load and run in either case.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
-        comparators: The comparators of outputs that are sets.
+        comparators: Comparators for outputs that are unordered sets, such as detections.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
@@ -199,7 +199,7 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[str, SmallSlices],
 ) -> str:
-    """Describe the first output that varies between samples only within tolerance, or ""."""
+    """Describe the first output whose changes between samples are within tolerance, or ""."""
     # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
     first, *others = samples
     if options.precision in EIGHT_BITS:  # the signal-to-noise ratio is measured instead

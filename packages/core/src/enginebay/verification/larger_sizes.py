@@ -19,11 +19,11 @@ _MAX_MULTIPLE = 10
 def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
     """Record outputs at up to ten times the size of each dynamic dimension without a limit.
 
-    The recorder's last run must have had about the example's sizes: the cost of that run decides
-    how far the sizes are increased.
+    The recorder's last run must have had about the example's sizes: the time and the memory of
+    that run decide how far the sizes are increased.
 
     Raises:
-        ModelError: The model runs neither at a larger nor at a smaller size.
+        ModelError: The model runs at the example's size only, not at a larger or a smaller size.
     """
     # If the probe with random values was dropped, larger inputs repeat the example's values.
     model, accepts_random_values = recorder.model, "redrawn" in recorder.labels

@@ -21,7 +21,7 @@ def reference_outputs(onnx_path: str | Path, inputs: Mapping[str, NumpyArray]) -
     """Run an ONNX model and return its outputs by name.
 
     Args:
-        onnx_path: The model; the paths of its external data are checked before they are read.
+        onnx_path: The model. The paths of its external data are checked before the data are read.
         inputs: Arrays by input name.
 
     Raises:

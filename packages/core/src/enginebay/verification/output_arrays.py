@@ -104,7 +104,8 @@ def compute_scale(
             :func:`find_small_slices`. By default, the slices that are small in ``values``.
 
     Returns:
-        An array that broadcasts to the shape of ``values``; 0 if all finite values are 0.
+        An array that broadcasts to the shape of ``values``. All elements are 0 if all finite
+            values are 0.
     """
     import numpy as np
 
@@ -122,7 +123,10 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Return (axis, length) → mask of the slices that are small in all outputs of that length."""
+    """Return (axis, length of the axis) → mask of the slices that are small in all outputs.
+
+    An output in which the axis has another length does not count for the mask.
+    """
     # In a single output a slice may be small by chance, because its values are alike: rows of the
     # same query, or a class whose logit is near 0 for each image of a batch.
     common: SmallSlices = {}
@@ -142,7 +146,7 @@ class _Magnitudes(NamedTuple):
     counts: dict[int, NumpyArray]
 
     def far_below_whole(self, axis: int) -> NumpyArray:
-        """Return a mask of slices that are far smaller than the whole output, or 0 like it."""
+        """Return a mask of slices far smaller than the whole output; all True if that is 0."""
         small: NumpyArray = self.slices[axis] <= self.whole / _SMALL_SLICE_RATIO
         return small
 

@@ -23,7 +23,7 @@ class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
     All other operators are unchanged.
 
     Args:
-        unit: The largest random error, as a fraction of the value plus the tensor's median.
+        unit: The largest random error, relative to the sum of the value and the tensor's median.
         seed: The random seed.
 
     Attributes:

@@ -30,7 +30,7 @@ class ValueGenerator:
     """Draws arrays that resemble the examples of a model's inputs.
 
     Args:
-        below: Input name → exclusive upper bound of the values, for integer inputs if known.
+        below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
         seed: The random seed.
     """
 
@@ -68,7 +68,10 @@ class ValueGenerator:
         return self.random.permutation(array.reshape(-1)).reshape(array.shape)
 
     def draw_wide(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return floats with ten times the standard deviation; other dtypes as :meth:`redraw`."""
+        """Return floats with ten times the array's standard deviation.
+
+        For other dtypes, return the values of :meth:`redraw`.
+        """
         if not is_float(array) or array.size == 0:
             return self.redraw(name, array)
         mean, spread, *_ = _compute_statistics(array)
@@ -82,18 +85,18 @@ class ValueGenerator:
         return not is_constant(array) and not _is_mask(array)
 
     def invert_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return values as :meth:`redraw`, with inverted bits if :meth:`can_invert` is True."""
+        """Return the values of :meth:`redraw`, with inverted bits if :meth:`can_invert` is True."""
         drawn = self.redraw(name, array)
         return ~drawn if self.can_invert(name, array) else drawn
 
     def draw_large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return floats whose exponential overflows; other dtypes as :meth:`redraw`."""
+        """Return floats whose exponential overflows; for other dtypes, call :meth:`redraw`."""
         if not is_float(array):
             return self.redraw(name, array)
         return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
 
     def draw_large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return integers beyond float32's precision; other arrays as :meth:`redraw`."""
+        """Return integers beyond float32's precision; for other dtypes, call :meth:`redraw`."""
         if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
             return self.redraw(name, array)
         return np.asarray(
@@ -103,9 +106,10 @@ class ValueGenerator:
     def vary_constant(
         self, name: str, array: NumpyArray, *, is_only_input: bool
     ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield (suffix of the label, other values) for an input whose elements are equal.
+        """Yield new values for an input whose elements are equal, each after a suffix of the label.
 
-        Nothing is yielded for floats other than masks: :meth:`redraw` varies these.
+        An input of zeros or ones counts as a mask, unless it indexes a tensor or is a model's only
+        input, of floats. Nothing is yielded for other floats, since :meth:`redraw` varies them.
         """
         value = array.flat[0]
         is_only_float = is_only_input and is_float(array)
@@ -150,7 +154,10 @@ def _is_mask(array: NumpyArray) -> bool:
 
 
 def _add_holes(mask: NumpyArray) -> NumpyArray:
-    """Return a constant mask with two elements inverted per row: the last and an earlier one."""
+    """Return a copy of a constant mask, with two elements of each row inverted.
+
+    They are the last element and, in a row of more than three, an earlier element.
+    """
     rows = mask.copy().reshape(-1, mask.shape[-1] if mask.ndim else 1)
     other = np.asarray(1 - int(mask.flat[0])).astype(mask.dtype)
     length = rows.shape[1]

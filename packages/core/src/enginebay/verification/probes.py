@@ -94,7 +94,7 @@ class ProbeGenerator:
     Args:
         example: The example inputs by name.
         settings: Which probe inputs to generate.
-        below: Input name → exclusive upper bound of the values, for integer inputs if known.
+        below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
         seed: The random seed.
     """
 
@@ -135,7 +135,10 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Yield probe inputs that vary one dynamic dimension, or one input with equal elements."""
+        """Yield probe inputs at the shapes of :func:`crossed_shapes`, then with one input changed.
+
+        Only inputs whose elements are all equal are changed, one in each probe input.
+        """
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)
         is_only_input = len(self._example) == 1
@@ -149,7 +152,7 @@ class ProbeGenerator:
                 yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
     def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Yield the probe inputs that ``count`` limits; those that find most faults come first."""
+        """Yield probe inputs, the most useful first; :meth:`draw_all` takes ``count`` of them."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()
@@ -195,7 +198,11 @@ class ProbeGenerator:
         return {**self._example, **arrays}
 
     def draw_similar(self) -> Probe:
-        """Return floats with the example's mean and deviation, and integers in its range."""
+        """Return a probe input of random values that resemble the example.
+
+        Floats have the mean and the standard deviation of the example's floats. Integers lie
+        between the smallest and the largest integer of the example.
+        """
         return self._make_probe("redrawn", self._values.redraw)
 
     def draw_at(self, shapes: Shapes, *, required: bool = False) -> Probe:

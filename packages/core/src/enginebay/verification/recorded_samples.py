@@ -84,7 +84,7 @@ class SampleCollection:
             self.beyond.append(label)
 
     def note_untried(self, example: Arrays) -> None:
-        """Record the names of the inputs that have one single value in all samples."""
+        """Record the names of inputs whose elements all have the same value in all samples."""
         self.untried = tuple(
             name
             for name, array in example.items()

@@ -110,7 +110,10 @@ class Recorder(SampleCollection):
             ) from err
 
     def advise_on_sizes(self) -> str:
-        """Return a hint: make other axes of the same size dynamic or, if none, limit the range."""
+        """Return a hint: make the other axes of the same size dynamic too.
+
+        If there are no such axes, the hint is to limit the smallest and the largest sizes.
+        """
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {
             shapes[name][axis]: dim for name, axes in dynamic.items() for axis, dim in axes.items()
@@ -168,7 +171,7 @@ class Recorder(SampleCollection):
         )
 
     def _find_unchanging(self) -> Iterator[str]:
-        """Yield names of integer, bool and empty outputs that never change, if others change."""
+        """Yield the name of each integer, bool or empty output that never changes, if others do."""
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
             return  # then the verdict has a doubt, see engine_verdict

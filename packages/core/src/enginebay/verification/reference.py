@@ -104,7 +104,7 @@ def evaluator_outputs(
 
     Args:
         path: The file.
-        samples: Sets of inputs by name.
+        samples: For each run, the inputs by name.
         timeout: Seconds that all runs may take together.
 
     Raises:
@@ -133,12 +133,12 @@ def engine_outputs(
     Args:
         backend: The backend that converts and runs the file.
         path: The ONNX file.
-        samples: Sets of inputs by name.
+        samples: For each run, the inputs by name.
         params: The backend's parameters; None for its defaults.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
-        The outputs for each set of inputs, and the engine's receipt.
+        The outputs of each run, and the engine's receipt.
 
     Raises:
         EnginebayError: The file cannot be converted, loaded or run, or the engine crashed.

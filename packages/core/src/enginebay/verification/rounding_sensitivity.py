@@ -61,7 +61,7 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """The tolerances with which an output would pass (or infinity), and the mismatch count."""
+    """The tolerances with which an output passes (or infinity), and the number of mismatches."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -79,7 +79,7 @@ def drop_undecided_probes(
     Args:
         recorded: The samples on which an engine was compared.
         found: The engine's verdict.
-        comparators: The comparators of outputs that are sets.
+        comparators: Comparators for outputs that are unordered sets, such as detections.
 
     Returns:
         The remaining samples, with each dropped probe input in ``basis.dropped``. None if rounding
@@ -149,7 +149,10 @@ def _measure_sensitivity(
 def _is_stable(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> bool:
-    """Return True if outputs agree in double precision, also with noise in inputs and weights."""
+    """Return True if the model in double precision returns the sample's outputs, within tolerance.
+
+    It must do so without noise, and with noise in its inputs and weights.
+    """
     import torch
 
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]

@@ -48,7 +48,7 @@ def compare_sample(
         expected: The reference's outputs.
         found: The artifact's outputs.
         options: The precision that selects the default tolerances, and the user's tolerances.
-        comparators: The comparators of outputs that are sets.
+        comparators: Comparators for outputs that are unordered sets, such as detections.
         small_slices: Output name → masks of the slices whose values are small in all samples.
         all_expected: The reference's outputs of all samples.
     """
@@ -161,7 +161,7 @@ def align_sample(
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
 ) -> tuple[Sample, dict[str, Array]]:
-    """Return ``sample`` and ``outputs``, with the matched values of comparators in equal order."""
+    """Return ``sample`` and ``outputs``, with the values of comparators in the order of matches."""
     compared_names = _compared_names(comparators)
     expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}
     found = {name: array for name, array in outputs.items() if name not in compared_names}

@@ -145,7 +145,10 @@ class _SetTolerances(NamedTuple):
     def _resolve(
         self, output: str, values: NumpyArray, scale: ArrayLike | None
     ) -> tuple[Tolerance, NumpyArray]:
-        """Return the tolerance and each value's scale, smaller in columns of small values."""
+        """Return the tolerance of an output, and the scale of each value.
+
+        A column of small values has a smaller scale than the other columns.
+        """
         tolerance = resolve_tolerance(values, self.dtypes[output], *self.options)
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:

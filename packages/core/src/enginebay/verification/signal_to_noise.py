@@ -4,9 +4,9 @@ The tolerance of a single element in 8 bits is a quarter, which even a bad calib
 noise of all elements together is a stricter measure. A tensor that is rounded to 8 bits over four
 standard deviations to each side has steps of ``8 / 255`` deviations, and noise of
 ``step / sqrt(12)``: 41 dB below the signal. A network of 50 layers rounds 100 tensors (activations
-and weights), whose noise adds up to 20 dB more. So a ratio of 20 dB is required: noise of a tenth
-of the signal, which is 0.4 of the relative tolerance of 8 bits. The signal is the part of an output
-that varies: its mean does not count.
+and weights), which together have 20 dB more noise. So a ratio of 20 dB is required: noise of a
+tenth of the signal, which is 0.4 of the relative tolerance of 8 bits. The signal is the part of an
+output that varies: its mean does not count.
 
 The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
 distribution with ``n`` degrees of freedom. The noise may reach the value that one sum in a thousand
@@ -148,7 +148,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
-    """Return ``signal`` with the required count of equal classes and, given targets, accuracy."""
+    """Return ``signal`` with the required count of equal classes and, if known, the accuracy."""
     expected = np.stack([item.scores for item in items]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
