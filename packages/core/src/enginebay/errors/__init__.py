@@ -94,7 +94,7 @@ class EnginebayError(Exception):
     Args:
         message: The failure, then the expected and the found value; one line if possible.
         hint: The command or argument to type next, without the word "hint". Write it with flags of
-            the command line: the exception's note has them translated to Python arguments.
+            the command line; Python arguments replace the flags in the exception's note.
 
     Example:
         >>> str(EnginebayError("the oven is cold", hint="light it"))

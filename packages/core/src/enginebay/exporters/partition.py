@@ -46,7 +46,7 @@ def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]
         inside the model.
 
     Raises:
-        UsageError: No mark or tensor has the name, or the cuts do not separate the graph.
+        UsageError: No mark or tensor has the name of a cut, or the cuts do not separate the graph.
         ExportError: The dtype of a tensor at a cut is unknown, or the model has sparse
             initializers.
     """

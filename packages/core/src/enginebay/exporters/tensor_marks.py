@@ -28,7 +28,7 @@ def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
         cuts: Cuts at tensors that are outputs of the graph's nodes.
 
     Raises:
-        UsageError: A tensor does not exist, or no node is before or after it.
+        UsageError: A tensor does not exist, or is not between two nodes.
     """
     from onnx_ir.convenience import create_value_mapping
 

@@ -19,8 +19,8 @@ class InputCheck:
     """Checks the names, dtypes and shapes of inputs against the specs.
 
     Attributes:
-        exact: Name, dtype and shape of each input. The shape is None if a dimension is dynamic, so
-            that no array's shape equals it.
+        exact: Name, dtype and shape of each input. For an input with a dynamic dimension, the shape
+            is None, which differs from the shape of every array.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:

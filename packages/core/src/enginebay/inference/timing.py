@@ -1,4 +1,4 @@
-"""Timing of a wrapper's engine calls, and of wrapper methods with :func:`count_time`."""
+"""Timing of a wrapper's engine calls, and of methods that :func:`count_time` decorates."""
 
 from __future__ import annotations
 

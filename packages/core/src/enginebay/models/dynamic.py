@@ -100,12 +100,12 @@ def normalise(
     """Convert dynamic dimensions to :class:`DynamicDim`, and check them against the inputs.
 
     Args:
-        dynamic: Input name → axis → dimension. A dimension is a name (``"batch"``), a smallest and
-            a largest size (``(1, 8)``), with the usual size between them (``(1, 4, 8)``) or a name
-            before them (``("batch", 1, 8)``), True for any size, a ``torch.export.Dim``, a
-            :class:`DynamicDim`, or None for a fixed axis. A list of axes allows any size of each
-            axis. The name of a container of inputs, such as a cache, stands for all inputs in the
-            container, which then share the dimension.
+        dynamic: Input name → axis → dimension. A dimension is a name (``"batch"``); smallest and
+            largest size (``(1, 8)``); smallest, usual and largest size (``(1, 4, 8)``); a name with
+            smallest and largest size (``("batch", 1, 8)``); True for any size; a
+            ``torch.export.Dim``; a :class:`DynamicDim`; or None for a fixed axis. A list of axes
+            allows any size of each axis. The name of a container of inputs, such as a cache, stands
+            for all inputs in the container, which then share the dimension.
         inputs: The model's inputs.
         outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx
             lists outputs as well, but exporters find the dynamic axes of outputs themselves.

@@ -34,9 +34,9 @@ _SUM_TOLERANCE = 1e-4
 def unchanged(source: ModelSource) -> Iterator[None]:
     """Restore a model's state after the block, in which the model may be run and exported.
 
-    The state consists of the attributes of modules, the attributes of objects in them, the items of
-    containers in them, and the content of all tensors except parameters. No exporter accepts a
-    tensor with a gradient history as a constant. Inside the block, each such tensor in the state is
+    The state consists of the attributes of modules, the content of objects and containers among
+    these attributes, and the content of all tensors except parameters. No exporter accepts a tensor
+    with a gradient history as a constant. Inside the block, each such tensor in the state is
     therefore replaced by a detached copy.
     """
     if source.model is None:
@@ -179,5 +179,5 @@ def _is_state(value: object) -> TypeGuard[Tensor]:
 
 
 def _is_untraceable(value: object) -> bool:
-    """Return True for a state tensor that has a gradient history or comes from inference mode."""
+    """Return True for a state tensor that has a gradient history or is an inference tensor."""
     return _is_state(value) and (value.requires_grad or value.is_inference())

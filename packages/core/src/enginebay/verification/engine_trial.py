@@ -82,7 +82,7 @@ def run_trial(
 
 
 def check_loads(request: LoadRequest, *, timeout: float) -> None:
-    """Check in a child process that an engine can load the files that its converter wrote.
+    """Check in a child process that an engine can load its converted files.
 
     Raises:
         ConversionError: Loading crashes the child process, or does not end in time.

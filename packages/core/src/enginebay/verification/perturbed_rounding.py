@@ -79,7 +79,7 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
         return tensor * self._draw_factors(tensor) if tensor.is_floating_point() else tensor
 
     def _draw_factors(self, tensor: torch.Tensor, times: float = 1.0) -> torch.Tensor:
-        """Draw a factor of about 1 for each element: one plus a relative error."""
+        """Draw a factor of about 1 for each element: 1 plus an error of at most ``times`` units."""
         errors = torch.rand(tensor.shape, generator=self._generator) * 2 - 1
         errors = errors.to(tensor.device)
         if tensor not in self._inexact:

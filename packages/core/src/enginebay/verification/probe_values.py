@@ -108,8 +108,9 @@ class ValueGenerator:
     ) -> Iterator[tuple[str, NumpyArray]]:
         """Yield new values for an input whose elements are equal, each after a suffix of the label.
 
-        An input of zeros or ones counts as a mask, unless it indexes a tensor or is a model's only
-        input, of floats. Nothing is yielded for other floats, since :meth:`redraw` varies them.
+        An input of zeros or ones counts as a mask, unless it indexes a tensor, or has floats and
+        is the model's only input. Nothing is yielded for other floats, since :meth:`redraw` varies
+        them.
         """
         value = array.flat[0]
         is_only_float = is_only_input and is_float(array)

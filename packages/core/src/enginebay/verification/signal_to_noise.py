@@ -103,7 +103,10 @@ def measure_signals(
 
 
 def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) -> Signal | None:
-    """Return an output's signal-to-noise ratio; None if constant, not float, or of wrong shape."""
+    """Return an output's signal-to-noise ratio.
+
+    The result is None if the output is constant, is not float, or has a wrong shape.
+    """
     power = noise = total = 0.0
     count = agreed = 0
     items: list[_Classification] = []

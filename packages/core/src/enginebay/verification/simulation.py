@@ -79,6 +79,9 @@ def _describe_worst(verdict: Verification) -> str:
 
 
 def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
-    """Explain why the engine did not run; add ``doubt`` and the command that runs the engine."""
+    """Explain why the engine did not run, and add the command that runs it on another machine.
+
+    ``doubt`` is why the graph may be wrong, or did not run; empty if it passed.
+    """
     command = f"on such a machine: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))
