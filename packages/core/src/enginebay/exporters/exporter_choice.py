@@ -101,7 +101,7 @@ class ExportSource:
 
 
 def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
-    """Return ``dynamic`` without dimensions that allow only one size: the samples have it."""
+    """Return ``dynamic`` without dimensions that allow only one size, that of the samples."""
     shapes = {
         name: {axis: dim for axis, dim in axes.items() if dim.min != dim.max}
         for name, axes in dynamic.items()

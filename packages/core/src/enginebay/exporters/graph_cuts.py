@@ -53,7 +53,7 @@ def read_mark_name(node: Node) -> str:
 
 
 def list_read_values(node: Node) -> list[Value]:
-    """List the values that a node reads, itself or in its subgraphs (of an If or a Loop)."""
+    """List the values that a node reads directly, or in its subgraphs (of an If or a Loop)."""
     from onnx_ir import GraphView
     from onnx_ir.traversal import RecursiveGraphIterator
 

@@ -147,11 +147,11 @@ def _capture_trace(job: ExportJob) -> ExportedProgram:
 
 @contextmanager
 def trace_uncompiled() -> Iterator[None]:
-    """Inside the block, trace functions that ``torch.compile`` wraps without compiling them.
+    """Inside the block, functions that ``torch.compile`` wraps are traced and not compiled.
 
     Otherwise ``torch.jit.trace`` fails at such a function. The function runs uncompiled if torch.fx
     reports that it traces, and if ``torch._dynamo.config.error_on_nested_fx_trace`` is False. Both
-    are set here.
+    are set inside the block.
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield

@@ -42,7 +42,7 @@ class Raised(msgspec.Struct, tag="raised"):
 
     Attributes:
         kind: The name of the exception's nearest base class in ``enginebay.errors``; None if
-            this module defines no base class of the exception.
+            that module defines no base class of the exception.
         message: The exception's message.
         summary: The exception's class and message.
         traceback: The traceback as Python prints it.

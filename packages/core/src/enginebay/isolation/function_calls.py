@@ -91,7 +91,7 @@ def call(
 
 
 def child_command(function: str, serve: str) -> list[str]:
-    """Return the command line of a child that passes ``function`` to ``child.serve…``."""
+    """Return the command line of a child that passes ``function`` to ``serve`` of ``child.py``."""
     # -P: the working directory must not shadow a module before sys.path is set.
     # -u: a line in a buffer would be lost in a crash.
     path = [entry for entry in sys.path if isinstance(entry, str)]

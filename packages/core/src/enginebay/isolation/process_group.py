@@ -139,7 +139,7 @@ class OutputLog:
 
 
 def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: float | None) -> bool:
-    """Read a child's output until the child ends; return False after ``seconds``."""
+    """Read a child's output for at most ``seconds``; return True if the child has ended."""
     deadline = None if seconds is None else time.monotonic() + seconds
     for is_open in _feed_chunks(process.stdout, log, deadline):
         if process.poll() is not None:

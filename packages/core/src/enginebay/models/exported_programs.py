@@ -24,7 +24,7 @@ def captured_dimensions(
 
     Args:
         program: The program.
-        inputs: The specs of the program's input tensors, in order, under the names for callers.
+        inputs: The specs of the program's input tensors, in order, with the names callers use.
         named: The same specs with names of dynamic dimensions, if known. By default, a dimension
             gets a name such as ``x_0``: the program itself has only symbols such as ``s27``.
     """

@@ -46,7 +46,7 @@ def output_tensors(result: object, paths: Collection[str], *, caches: bool = Fal
 
 
 def copy_detached(tensor: Tensor) -> Tensor:
-    """Return a copy without gradient history, which is a normal tensor even in inference mode."""
+    """Return a copy without gradient history; the copy is never an inference tensor."""
     import torch
 
     # Inference tensors have no version counter and cannot be traced.
@@ -74,7 +74,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def run_uncompiled() -> Iterator[None]:
-    """Inside the block, run functions that ``torch.compile`` wraps without compiling them."""
+    """Inside the block, functions that ``torch.compile`` wraps run uncompiled."""
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield
         return

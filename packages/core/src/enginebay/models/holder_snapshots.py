@@ -148,7 +148,7 @@ def _list_items(holder: Any) -> dict[Any, object]:
 
 
 def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
-    """Yield snapshots of the classes of a model's modules, and of the globals in their methods."""
+    """Yield snapshots of the classes of modules, and of the globals that their methods use."""
     seen: defaultdict[int, set[str]] = defaultdict(set)  # by id of the globals
     for cls in dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__):
         if not _is_user_class(cls):

@@ -37,7 +37,7 @@ def split_weights(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def name_weights(model: str, *, pretrained: bool = False, file: str = "") -> str:
-    """Return a model's name with a request for weights; ``file`` gets an absolute path.
+    """Return a model's name with a request for weights; the path of ``file`` becomes absolute.
 
     Example:
         >>> name_weights("timm:resnet18", pretrained=True)

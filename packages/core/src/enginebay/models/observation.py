@@ -66,7 +66,7 @@ class Observation:
 
     Attributes:
         readings: The values that Python read, in order.
-        table_rows: Name of an input that indexes embeddings → number of rows of the smallest one.
+        table_rows: Name of an input that indexes embeddings → row count of the smallest embedding.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
         orders: True if the forward computes indices by sorting: for ties, indices are undefined.

@@ -1,4 +1,4 @@
-"""Recording of an application's calls of a model, as example and data for its deployment."""
+"""Recording of an application's calls of a model, which serve as example inputs and data."""
 
 from __future__ import annotations
 

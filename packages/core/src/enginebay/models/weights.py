@@ -22,7 +22,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
-    """Return a text on the origin of weights; random ones are followed by flags to load others."""
+    """Describe the origin of weights; if they are random, add the flags that load other weights."""
     if weights != RANDOM_WEIGHTS:
         return weights
     return f"{weights}: the outputs are meaningless; use --pretrained or --weights FILE"

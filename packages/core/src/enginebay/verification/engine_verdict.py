@@ -68,7 +68,7 @@ def judge(
             engine must load and run in either case.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
-        comparators: Comparators for outputs that are unordered sets, such as detections.
+        comparators: Comparators for outputs that are compared as sets, such as detections.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:

@@ -200,8 +200,8 @@ class ProbeGenerator:
     def draw_similar(self) -> Probe:
         """Return a probe input of random values that resemble the example.
 
-        Floats have the mean and the standard deviation of the example's floats. Integers lie
-        between the smallest and the largest integer of the example.
+        Floats have the mean and the standard deviation of the example's floats. Integers lie in the
+        range of the example's integers or, if these are equal indices, of all valid indices.
         """
         return self._make_probe("redrawn", self._values.redraw)
 

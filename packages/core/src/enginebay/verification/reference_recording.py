@@ -52,7 +52,7 @@ def record_reference(
         precision: The coarsest precision that the engine may compute in.
         settings: Which probe inputs (generated, similar to the example) to add.
         items: Items of a data set to record as well.
-        comparators: Comparators for outputs that are unordered sets, such as detections.
+        comparators: Comparators for outputs that are compared as sets, such as detections.
 
     Raises:
         InputError: An item does not fit the model, the domain has an unknown input, or the example

@@ -79,7 +79,7 @@ def drop_undecided_probes(
     Args:
         recorded: The samples on which an engine was compared.
         found: The engine's verdict.
-        comparators: Comparators for outputs that are unordered sets, such as detections.
+        comparators: Comparators for outputs that are compared as sets, such as detections.
 
     Returns:
         The remaining samples, with each dropped probe input in ``basis.dropped``. None if rounding

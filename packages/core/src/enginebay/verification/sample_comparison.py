@@ -48,7 +48,7 @@ def compare_sample(
         expected: The reference's outputs.
         found: The artifact's outputs.
         options: The precision that selects the default tolerances, and the user's tolerances.
-        comparators: Comparators for outputs that are unordered sets, such as detections.
+        comparators: Comparators for outputs that are compared as sets, such as detections.
         small_slices: Output name → masks of the slices whose values are small in all samples.
         all_expected: The reference's outputs of all samples.
     """
