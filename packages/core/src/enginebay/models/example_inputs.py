@@ -30,7 +30,7 @@ def example_inputs(
     *,
     below: Mapping[str, int] | None = None,
 ) -> object:
-    """Return the caller's example inputs, the model's own, or generated ones.
+    """Return the example inputs of the caller or of the model, or generated arrays.
 
     Args:
         args: The caller's example; a dict may contain specs, for which values are generated.

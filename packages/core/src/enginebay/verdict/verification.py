@@ -45,8 +45,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         dropped: Labels of the probe inputs (generated, similar to the example) that were left out,
             each with the reason: the model raises an error, or returns only NaN.
         undecided: Labels of the samples on which rounding errors change the model's own outputs by
-            more than the tolerance. Such probe inputs are left out; such samples of the caller
-            stay, and make the verdict ``unverified``.
+            more than the tolerance. Such probe inputs are left out. If the caller passed
+            such a sample, it is kept, and makes the verdict ``unverified``.
         untried: Names of the inputs whose elements all have one and the same value in all samples.
         tried: Name of a dynamic dimension without a limit → largest compared size.
         refused: Name of a dynamic dimension without a limit → size at which the model itself fails.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """Context in which operators with discontinuous results may decide close cases the other way.
+    """Context in which operators with discontinuous results may decide close cases differently.
 
     The inputs of a step function (``round``, a comparison) get random errors; equal values are
     sorted in random order, unless the sort is stable; and zeros get a random sign in ``atan2``.

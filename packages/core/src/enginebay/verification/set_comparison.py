@@ -1,4 +1,4 @@
-"""Comparison of one sample's outputs by a comparator, for outputs that are sets."""
+"""Comparison of one sample's outputs by a comparator, for outputs that are compared as sets."""
 
 from __future__ import annotations
 
