@@ -288,7 +288,7 @@ def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) 
     with pytest.raises(UsageError) as raised:
         lab.bisect(artifact)
     message = f"'{artifact.path}' does not record its model"
-    assert (str(raised.value), raised.value.hint) == (message, "name it: --model MODEL")
+    assert (str(raised.value), raised.value.hint) == (message, "name the model: --model MODEL")
 
 
 def test_the_model_is_found_from_any_folder(
