@@ -226,5 +226,5 @@ def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):
 
 def test_an_onnx_model_too_large_for_one_file_is_refused(deploy, convolutions, monkeypatch):
     monkeypatch.setattr("enginebay_ncnn.onnx_files._MAX_BYTES", 100)
-    with pytest.raises(ConversionError, match=r"pnnx reads one file of at most 2\.1 GB"):
+    with pytest.raises(ConversionError, match=r"pnnx reads at most 2\.1 GB"):
         deploy(*convolutions, ir="onnx")

@@ -183,5 +183,5 @@ def test_loading_without_onnxruntime_tells_how_to_install_it(bare_python, write,
     error = "ONNX Runtime cannot be imported: No module named 'onnxruntime'"
     assert done.stderr.strip().splitlines()[-2:] == [
         f"enginebay.errors.MissingDependencyError: {error}",
-        "hint: pip install 'enginebay-onnxruntime[cpu]', or [gpu]",
+        "hint: pip install 'enginebay-onnxruntime[cpu]', or 'enginebay-onnxruntime[gpu]'",
     ]

@@ -148,7 +148,7 @@ def test_an_option_of_an_unused_provider_is_refused(load, key):
         load(RELU, provider_options={key: "1"})
     assert str(raised.value) == (
         f"provider option '{key}=1' is not for a requested provider: "
-        "expected PROVIDER.OPTION=VALUE with one of CPUExecutionProvider"
+        "expected PROVIDER.OPTION=VALUE, where PROVIDER is one of CPUExecutionProvider"
     )
     assert raised.value.hint == "add the provider to --providers, or remove the option"
 

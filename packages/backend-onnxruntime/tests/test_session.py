@@ -255,7 +255,7 @@ def test_an_entry_that_does_not_load_is_written_again(cache, caplog):
     files = sorted(path for path in entry.iterdir() if path.name != "sha256")
     (entry / "sha256").write_text(digest_files(files))
     assert cache.use() == "written"
-    assert caplog.messages[0].startswith(f"the optimised model in '{entry}' is replaced: ")
+    assert caplog.messages[0].startswith(f"the optimised model in '{entry}' cannot be loaded")
 
 
 def test_concurrent_writers_leave_one_cache_entry(cache, write, backend, tmp_path):

@@ -124,5 +124,5 @@ def test_nothing_to_quantise(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as caught:
         quantize(path, tmp_path / "q.onnx", samples(1), "int8")
     assert str(caught.value) == (
-        "'relu.onnx' has no nodes to quantise: expected Conv, ConvTranspose, MatMul, Gemm"
+        "'relu.onnx' has no nodes to quantise: expected one of Conv, ConvTranspose, MatMul, Gemm"
     )

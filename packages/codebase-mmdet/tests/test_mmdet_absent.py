@@ -41,7 +41,7 @@ def test_the_command_line_reports_a_missing_library(
         ran = call_command(capfd, "deploy", *words, "--backend", "onnxruntime")
         assert ran.code == 3
         assert ran.err == (
-            f"error: 'mmdet:' names models of mmdet, which is not installed\nhint: {INSTALL}\n"
+            f"error: a model 'mmdet:NAME' requires mmdet, which is not installed\nhint: {INSTALL}\n"
         )
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 

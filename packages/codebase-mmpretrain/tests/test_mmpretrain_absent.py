@@ -36,7 +36,7 @@ def test_the_distribution_announces_one_plugin() -> None:
 
 def test_a_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginebay_mmpretrain.library.find_spec", lambda name: None)
-    message = "'mmpretrain:' names models of mmpretrain, which is not installed"
+    message = "a model 'mmpretrain:NAME' requires mmpretrain, which is not installed"
     assert fault() == (message, INSTALL)
 
 
@@ -52,7 +52,7 @@ def test_the_command_line_reports_a_missing_library(
         ran = call_command(capfd, "deploy", *words, "--backend", "onnxruntime")
         assert ran.code == 3
         assert ran.err == (
-            "error: 'mmpretrain:' names models of mmpretrain, which is not installed\n"
+            "error: a model 'mmpretrain:NAME' requires mmpretrain, which is not installed\n"
             f"hint: {INSTALL}\n"
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.py", "old.py"]

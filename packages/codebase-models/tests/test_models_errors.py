@@ -49,7 +49,7 @@ def test_an_unknown_model_without_similar_names_has_no_hint() -> None:
 def test_a_missing_library_is_reported(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginebay_models.library.find_spec", lambda name: None)
     assert fault(f"{scheme}:resnet18") == (
-        f"'{scheme}:' names models of {scheme}, which is not installed",
+        f"a model '{scheme}:NAME' requires {scheme}, which is not installed",
         f"pip install 'enginebay-models[{scheme}]'",
     )
 
@@ -98,7 +98,7 @@ def test_pretrained_weights_of_an_architecture_are_refused() -> None:
 )
 def test_models_with_unsupported_inputs_or_outputs_are_refused(name: str, why: str) -> None:
     message, hint = fault(f"torchvision:{name}")
-    assert message == f"'torchvision:{name}' cannot be deployed by name, since it {why}"
+    assert message == f"'torchvision:{name}' cannot be deployed by name, since the model {why}"
     assert hint == "write a function that returns (model, inputs): file.py:attr"
 
 
@@ -108,7 +108,7 @@ def test_an_unknown_model_type_is_refused() -> None:
             "codebase_config.model_type: 'end2edn' is not a model_type of torchvision; "
             "available: end2end"
         ),
-        "remove model_type for a detector without suppression",
+        "remove model_type to deploy the detector without non-maximum suppression",
     )
     message, _ = fault("torchvision:squeezenet1_1", model_type="end2end")
     assert message.startswith("codebase_config: unknown key 'model_type'")

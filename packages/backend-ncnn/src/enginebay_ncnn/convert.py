@@ -105,7 +105,7 @@ def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(
-            "precision int8 and custom_layers cannot be combined: ncnn's files do not tell which "
+            "precision int8 and custom_layers cannot be combined: ncnn's files do not record which "
             "weights belong to a custom layer",
             hint="--precision fp16, or remove custom_layers",
         )

@@ -125,7 +125,8 @@ def _register_layer(net: ncnn.Net, name: str, layer: type[ncnn.Layer]) -> None:
         ) from err
     if failed:
         raise ConversionError(
-            f"ncnn cannot register the custom layer '{name}': ncnn has another layer of this name",
+            f"ncnn cannot register the custom layer '{name}': ncnn already has a layer of this "
+            "name",
             hint="give the layer another name",
         )
 

@@ -36,7 +36,8 @@ def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> Non
     # Measured by its files: protobuf cannot compute the size of a message that is too large.
     if (size := sum(file.stat().st_size for file in ir.files)) > _MAX_BYTES:
         raise ConversionError(
-            f"the ONNX model has {size / 1e9:.1f} GB; pnnx reads one file of at most 2.1 GB"
+            f"the ONNX model has {size / 1e9:.1f} GB; pnnx reads at most 2.1 GB, the limit of one "
+            "protobuf message"
         )
     model = onnx.load(ir.path)
     for name in scalars:

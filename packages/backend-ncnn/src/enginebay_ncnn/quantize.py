@@ -90,7 +90,7 @@ def quantize(
     names = quantizable_layers(graph).keys() - set(keep)
     if not names:
         raise ConversionError(
-            f"the network has no layers to quantise: expected {', '.join(_BIAS)}",
+            f"the network has no layers to quantise: expected one of {', '.join(_BIAS)}",
             hint="--precision fp16",
         )
     layers = [layer for layer in graph.layers if layer.name in names]

@@ -85,7 +85,7 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
         if name not in options or not option:
             raise ParamsError(
                 f"provider option '{key}={value}' is not for a requested provider: "
-                f"expected PROVIDER.OPTION=VALUE with one of {', '.join(options)}",
+                f"expected PROVIDER.OPTION=VALUE, where PROVIDER is one of {', '.join(options)}",
                 hint="add the provider to --providers, or remove the option",
             )
         options[name][option] = value

@@ -86,7 +86,7 @@ def quantize(
         )
     if not any(node.op_type == "QuantizeLinear" for node in _read_nodes(target)):
         raise ConversionError(
-            f"'{source.name}' has no nodes to quantise: expected {', '.join(_COMPUTING)}",
+            f"'{source.name}' has no nodes to quantise: expected one of {', '.join(_COMPUTING)}",
             hint="--precision fp16",
         )
     weights = target.with_name(f"{target.name}.data")

@@ -67,7 +67,9 @@ def create_session(
                 optimized, request, make_session_options(request, level="disable")
             ), "hit"
         except ConversionError as err:
-            _log.warning("the optimised model in '%s' is replaced: %s", entry, err)
+            _log.warning(
+                "the optimised model in '%s' cannot be loaded and is created again: %s", entry, err
+            )
     options = make_session_options(request)
     with cache.write_entry(entry, options):
         return load_session(model, request, options), "written"
@@ -84,7 +86,7 @@ def import_onnxruntime() -> None:
     except ImportError as err:
         raise MissingDependencyError(
             f"ONNX Runtime cannot be imported: {err}",
-            hint="pip install 'enginebay-onnxruntime[cpu]', or [gpu]",
+            hint="pip install 'enginebay-onnxruntime[cpu]', or 'enginebay-onnxruntime[gpu]'",
         ) from err
 
 

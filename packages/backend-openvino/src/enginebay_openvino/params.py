@@ -20,7 +20,7 @@ def _optimizer_arguments(arguments: Mapping[str, object] | None) -> dict[str, An
         if name != "--data_type":
             raise ParamsError(
                 f"'{name}' was an argument of the Model Optimizer, which OpenVINO removed",
-                hint="remove the argument; do this step inside the model",
+                hint="remove the argument, and change the model instead",
             )
         fields["fp16_weights"] = str(value).upper() in ("FP16", "HALF")
     return fields

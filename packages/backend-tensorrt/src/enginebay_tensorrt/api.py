@@ -147,7 +147,7 @@ def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
     if params.precision in ("int8", "fp8"):
         raise ParamsError(
             f"an engine of precision {params.precision} cannot load weights from "
-            f"'{weights.name}': it was built from a calibrated graph",
+            f"'{weights.name}': the engine was built from a calibrated graph",
             hint="use eb.convert and eb.load: the artifact includes the weights",
         )
     return write_typed_graph(weights, params, None, folder, _ignore_progress)

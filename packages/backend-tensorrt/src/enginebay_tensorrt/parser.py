@@ -54,8 +54,9 @@ def parse(library: Library, network: trt.INetworkDefinition, source: Path, param
     reasons = reasons or ["no reason was given"]
     raise ConversionError(
         f"{library.product.title} cannot parse '{source.name}': {'; '.join(reasons)}",
-        hint=f"enginebay preview MODEL --backend {library.product.backend} names the modules; "
-        "write a rewriter for the operator, or provide a plugin with --plugins",
+        hint="list the modules that use the operator: enginebay preview MODEL --backend "
+        f"{library.product.backend}; write a rewriter for the operator, or provide a "
+        "plugin with --plugins",
     )
 
 

@@ -155,7 +155,7 @@ def _make_reader(samples: CalibrationData) -> CalibrationDataReader:
 def _check_quantized(target: Path, source: Path) -> None:
     if not any(node.op_type == "QuantizeLinear" for node in _load_nodes(target)):
         raise ConversionError(
-            f"'{source.name}' has no nodes to quantise: expected {', '.join(QUANTIZED)}",
+            f"'{source.name}' has no nodes to quantise: expected one of {', '.join(QUANTIZED)}",
             hint="--precision fp16",
         )
 

@@ -24,7 +24,7 @@ def import_library() -> ModuleType:
     """
     if find_spec("mmdet") is None:
         raise MissingDependencyError(
-            "'mmdet:' names models of mmdet, which is not installed", hint=_INSTALL
+            "a model 'mmdet:NAME' requires mmdet, which is not installed", hint=_INSTALL
         )
     try:
         # pip builds mmcv without torch, and so without its compiled operators.
@@ -54,8 +54,8 @@ class _WithoutOperators(ModuleType):
 def _make_missing(name: str) -> Callable[..., NoReturn]:
     def operator(*_: object, **__: object) -> NoReturn:
         raise ModelSourceError(
-            f"the model requires mmcv's operator '{name}', which is not compiled here and has no "
-            "replacement"
+            f"the model requires mmcv's operator '{name}', which is not compiled in this mmcv "
+            "and has no replacement"
         )
 
     return operator

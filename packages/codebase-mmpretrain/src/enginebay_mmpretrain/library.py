@@ -22,7 +22,7 @@ def import_library() -> ModuleType:
     """
     if find_spec("mmpretrain") is None:
         raise MissingDependencyError(
-            "'mmpretrain:' names models of mmpretrain, which is not installed", hint=_INSTALL
+            "a model 'mmpretrain:NAME' requires mmpretrain, which is not installed", hint=_INSTALL
         )
     try:
         return import_module("mmpretrain")

@@ -24,7 +24,7 @@ def import_library(name: str) -> ModuleType:
     """
     if find_spec(name) is None:
         raise MissingDependencyError(
-            f"'{name}:' names models of {name}, which is not installed",
+            f"a model '{name}:NAME' requires {name}, which is not installed",
             hint=f"pip install 'enginebay-models[{name}]'",
         )
     try:

@@ -45,7 +45,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
     for start, why in _REFUSED.items():
         if name.startswith(start):
             raise ModelSourceError(
-                f"'torchvision:{name}' cannot be deployed by name, since it {why}",
+                f"'torchvision:{name}' cannot be deployed by name, since the model {why}",
                 hint="write a function that returns (model, inputs): file.py:attr",
             )
     if name in models.list_models(module=models.detection):

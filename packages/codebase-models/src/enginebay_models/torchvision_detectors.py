@@ -154,7 +154,7 @@ def _parse_model_type(model_type: object) -> bool:
         raise ModelSourceError(
             f"codebase_config.model_type: '{model_type}' is not a model_type of torchvision; "
             "available: end2end",
-            hint="remove model_type for a detector without suppression",
+            hint="remove model_type to deploy the detector without non-maximum suppression",
         )
     return model_type is not None
 
