@@ -119,6 +119,5 @@ def test_workers_of_a_different_version_are_refused(
     ):
         pass
     assert (
-        caught.value.hint
-        == "pip install enginebay==9.9 on that machine, or install its version here"
+        caught.value.hint == "install the same version on both machines: pip install enginebay==9.9"
     )

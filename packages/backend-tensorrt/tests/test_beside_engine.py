@@ -226,8 +226,8 @@ def test_weights_for_a_calibrated_engine_are_refused(stand_ins: Any, tmp_path: P
     with pytest.raises(ParamsError) as caught:
         api.load(tmp_path / "m.engine", weights="m.onnx", precision="int8", refit=True)
     assert str(caught.value) == (
-        "an engine of precision int8 cannot load weights from 'm.onnx': it was built from a "
-        "calibrated graph"
+        "an engine of precision int8 cannot load weights from 'm.onnx': the engine was built "
+        "from a calibrated graph"
     )
 
 

@@ -291,8 +291,6 @@ def doubt(samples):
 
 @pytest.mark.parametrize("argument", ["0", "1.1", "nan", "half"])
 def test_an_invalid_overlap_is_refused(argument):
-    message = (
-        f"^'{argument}' in 'detections:{argument}' is not an intersection over union; expected"
-    )
+    message = f"^invalid threshold in 'detections:{argument}'; expected an intersection over union"
     with pytest.raises(UsageError, match=message):
         find_comparators({"x": f"detections:{argument}"})

@@ -188,7 +188,7 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
     (
         image(input="imgae"),
         {"inputs": "image other"},
-        "the task names an unknown input 'imgae'; available: image, other",
+        "unknown input 'imgae' in the task; available: image, other",
         "did you mean 'image'?",
     ),
     (
@@ -239,7 +239,7 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
     (
         vision.ObjectDetection(image=CROPPED),
         {},
-        "the task names an unknown output 'boxes'; available: y",
+        "unknown output 'boxes' in the task; available: y",
         None,
     ),
 ]

@@ -55,8 +55,8 @@ def _load_layer(layer: Layer, reader: ncnn.DataReader) -> None:
     net.opt.use_packing_layout = net.opt.use_fp16_storage = net.opt.use_bf16_storage = False
     if net.load_param_mem(f"{text}\n") or net.load_model(reader):
         raise ConversionError(
-            f"the size of the weights of layer '{layer.name}' is unknown: ncnn cannot load a "
-            f"{layer.type} layer separately"
+            f"ncnn cannot load the layer '{layer.name}' ({layer.type}) and its weights separately "
+            "from the network"
         )
 
 

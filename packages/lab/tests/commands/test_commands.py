@@ -246,7 +246,7 @@ def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: None, cli
     error, hint = ran.err.splitlines()
     assert (ran.code, hint) == (2, "hint: name the model: --model MODEL")
     assert error == (
-        "error: no PyTorch model to compare with: no artifact names a model that still exists"
+        "error: no PyTorch model to compare with: no artifact records a model that still exists"
     )
 
 
@@ -271,7 +271,9 @@ def test_benchmark_refuses_inputs_that_do_not_fit(deployed: None, cli: Run) -> N
         == "error: '1,x' is not a list of numbers\nhint: separate the numbers by commas: 1,8\n"
     )
     ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
-    assert ran.err.splitlines()[0] == ("error: a model is used only for a comparison with PyTorch")
+    assert ran.err.splitlines()[0] == (
+        "error: a model was passed, but no comparison with PyTorch was requested"
+    )
     assert cli("benchmark", "nowhere").code == 1
 
 

@@ -273,5 +273,5 @@ def test_several_inputs_and_onnx_files_are_refused(tmp_path: Path) -> None:
         lab.pieces(made)
     assert str(raised.value) == f"'{file}' is an ONNX file, which has no modules to compare"
     assert raised.value.hint == (
-        "search the file's nodes: enginebay bisect ARTIFACT without --pieces"
+        "compare the file's nodes instead: enginebay bisect ARTIFACT without --pieces"
     )

@@ -193,7 +193,7 @@ def test_artifacts_with_different_inputs_are_refused(here: Path, cli: Run) -> No
         ),
     )
     assert cli("evaluate", "good", "good", *DATA).err.startswith(
-        "error: artifact 'good' is named twice"
+        "error: artifact 'good' was passed twice"
     )
     assert cli("evaluate", "nowhere", *DATA).code == 1
     with pytest.raises(UsageError, match="no artifact to evaluate"):
@@ -393,7 +393,10 @@ def test_a_file_with_other_contents_is_not_changed(here: Path, cli: Run) -> None
     ran = cli("evaluate", "good", *DATA, "--resume")
     assert (ran.code, ran.err) == (
         2,
-        "error: nothing to resume: no file is named\nhint: name the file: --output ROWS\n",
+        (
+            "error: resume requires the file of an earlier evaluation\n"
+            "hint: name the file: --output ROWS\n"
+        ),
     )
     ran = cli("evaluate", "good", *DATA, "--output", "nowhere/rows.jsonl")
     assert (ran.code, ran.err) == (1, "error: 'nowhere/rows.jsonl': No such file or directory\n")

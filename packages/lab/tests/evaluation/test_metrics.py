@@ -87,8 +87,8 @@ def test_mean_absolute_error_and_cosine() -> None:
 @pytest.mark.parametrize(
     ("metric", "outputs", "target", "message"),
     [
-        ("accuracy", SCORES, 3, "the target 3 is not a class: the output has 3 classes"),
-        ("accuracy", SCORES, -1, "the target -1 is not a class: the output has 3 classes"),
+        ("accuracy", SCORES, 3, "the target 3 is not a class index: the output has 3 classes"),
+        ("accuracy", SCORES, -1, "the target -1 is not a class index: the output has 3 classes"),
         ("accuracy", SCORES, 1.0, "the target has dtype float64, expected integer class indices"),
         (
             *("accuracy", SCORES, np.array([1, 2])),
@@ -163,7 +163,7 @@ def test_a_metric_that_raises_is_named(here: Path, cli: Run, metric: str, messag
         (
             "own.py:Partial",
             "metric 'own.py:Partial', of type Partial, has no method 'reset'",
-            "a metric has update(outputs, target), compute() and reset()",
+            "a metric requires the methods update(outputs, target), compute() and reset()",
         ),
         ("own.py:Shares", "'own.py:Shares': there is no 'Shares' in 'own.py'", "did you mean"),
     ],

@@ -177,7 +177,7 @@ def test_objects_without_a_name_are_refused_on_an_executor(here: Path, executor:
             evaluate_both("rows.jsonl", executor, **given)
         return str(caught.value), caught.value.hint
 
-    hint = "pass a text, as on the command line: "
+    hint = "pass a string, as on the command line: "
     unnamed = "cannot be sent to an executor's workers"
     assert refused(model=torch.nn.Linear(4, 3)) == (
         f"the model, of type Linear, {unnamed}",
@@ -225,8 +225,7 @@ def test_a_model_with_different_weights_in_each_process_is_refused(
     with pytest.raises(ModelError) as caught:
         evaluate_both("rows.jsonl", executor, model="net.py:build")
     assert str(caught.value) == (
-        f"the model on {HOST} differs from the model on other workers in its weights or its "
-        "source file"
+        f"the weights or the source file of the model on {HOST} differ from those on other workers"
     )
 
 

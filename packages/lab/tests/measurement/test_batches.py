@@ -34,14 +34,14 @@ def test_a_fixed_batch_cannot_change() -> None:
         UsageError, match=r"^the batch size is fixed: .* x float32\[2, 3\]\nhint: [^\n]+$"
     ) as caught:
         stack_batch({"x": ROWS}, [spec], 8)
-    hint = "deploy it with a dynamic batch size: --min-shapes x:1x3 --max-shapes x:8x3"
+    hint = "deploy the model with a dynamic batch size: --min-shapes x:1x3 --max-shapes x:8x3"
     assert caught.value.hint == hint
 
 
 def test_a_model_without_inputs_or_rows_cannot_be_batched() -> None:
     with pytest.raises(UsageError, match="no input has dimensions"):
         stack_batch({}, [], 8)
-    with pytest.raises(UsageError, match="no rows"):
+    with pytest.raises(UsageError, match="batch size 0"):
         stack_batch({"x": ROWS[:0]}, [X], 8)
 
 

@@ -247,8 +247,8 @@ def test_an_error_is_raised_if_nothing_was_measured(monkeypatch: pytest.MonkeyPa
 def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
     fixed, free = measure("good", "open", batch=(4,)).rows
     assert fixed.failure == (
-        "the batch size is fixed: the model takes input float32[2, 4]; deploy it with a "
-        "dynamic batch size: --min-shapes input:1x4 --max-shapes input:8x4"
+        "the batch size is fixed: the model takes input float32[2, 4]; deploy the model "
+        "with a dynamic batch size: --min-shapes input:1x4 --max-shapes input:8x4"
     )
     assert (free.batch, free.failure) == (4, "")
 
@@ -269,7 +269,10 @@ def test_the_smallest_number_of_windows_is_made_even_if_it_takes_longer() -> Non
         ({"threads": (1, 1)}, "'threads' contains a number twice"),
         ({"against": "onnx"}, "invalid argument against='onnx': expected 'pytorch'"),
         ({"against": "pytorch"}, "no PyTorch model to compare with"),
-        ({"model": "net.py:build"}, "a model is used only for a comparison with PyTorch"),
+        (
+            {"model": "net.py:build"},
+            "a model was passed, but no comparison with PyTorch was requested",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_loaded(
@@ -287,7 +290,7 @@ def test_models_and_artifacts_are_named_correctly() -> None:
 
     with pytest.raises(UsageError, match="'model' is a Linear, expected the name of a model"):
         lab.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
-    with pytest.raises(UsageError, match="'good' is named twice"):
+    with pytest.raises(UsageError, match="artifact 'good' was passed twice"):
         lab.benchmark(["good", "good"])
     with pytest.raises(UsageError, match="no artifact to measure"):
         lab.benchmark([])

@@ -136,8 +136,8 @@ def test_a_new_verdict_replaces_that_of_the_manifest(here: Path) -> None:
         (
             "weights",
             (
-                "their references recorded different outputs for the same inputs, so their "
-                "weights may differ"
+                "the reference outputs recorded for the same inputs differ, so the weights may "
+                "differ"
             ),
         ),
         (

@@ -213,7 +213,10 @@ WRONG = [
     ),
     (
         f"{BASE}params = {{work_dir = 'a'}}",
-        "sweep.toml: params.work_dir: parameter 'work_dir' is not allowed: the sweep sets it",
+        (
+            "sweep.toml: params.work_dir: parameter 'work_dir' cannot be set: the sweep chooses "
+            "its value"
+        ),
         None,
     ),
     (

@@ -161,7 +161,7 @@ def test_unverified_fails_where_the_cell_does_not_allow_it(cli: Any, found: Any)
     [
         (
             ["sweep.toml", "--resume"],
-            "nothing to resume: no folder is named",
+            "--resume requires the folder of an earlier sweep",
             "add --output FOLDER",
         ),
         (["sweep.toml", "--workers", "0"], "--workers is 0, expected 1 or more", None),

@@ -83,7 +83,7 @@ def _check_path(image: object) -> Path:
     if not isinstance(image, str | PathLike):
         raise InputError(
             f"wrong type of image; expected a path or a PIL.Image, found {type(image).__name__}",
-            hint="use PIL.Image.fromarray for an array, H×W×3 uint8",
+            hint="convert an array (H×W×3, uint8) with PIL.Image.fromarray",
         )
     path = Path(image)
     if not path.is_file():

@@ -43,7 +43,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if len(values) not in (1, len(self.channels)):
                 raise UsageError(
                     f"'{name}' has {len(values)} numbers; expected one for each channel of "
-                    f"{self.channels}, or one for all"
+                    f"{self.channels}, or one for all channels"
                 )
         if not all(map(isfinite, (self.scale, *self.mean, *self.std))):
             raise UsageError("'scale', 'mean' or 'std' is infinite or NaN; expected finite numbers")

@@ -28,7 +28,7 @@ def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
     if name not in known:
         close = nearest(name, known)
         raise UsageError(
-            f"the task names an unknown {kind} '{name}'; available: {', '.join(known)}",
+            f"unknown {kind} '{name}' in the task; available: {', '.join(known)}",
             hint=f"did you mean '{close}'?" if close else None,
         )
     return known[name]

@@ -73,22 +73,23 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=float,
         default=10.0,
         metavar="N",
-        help="time limit in seconds for each row; a measurement ends earlier if the medians of "
-        "its short groups of calls agree (default: 10)",
+        help="time limit in seconds for each measurement (one artifact, batch size and number of "
+        "threads); a measurement ends earlier once the median times are stable (default: 10)",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="time limit for loading an engine, and for each group of timed calls (default: 1800)",
+        help="time limit in seconds for loading an engine, and for each group of timed calls "
+        "(default: 1800)",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="write each group of timed calls and each row to this file as soon as it is "
-        "measured, as a line of JSON",
+        help="write the results to this file, as lines of JSON: each group of timed calls and each "
+        "result row as soon as it is measured",
     )
     add_inputs(parser, "the first inputs that the first artifact was verified with, else generated")
     add_run_flags(parser)
@@ -154,6 +155,6 @@ def _find_model(artifacts: list[Path]) -> str:
         with suppress(UsageError):  # it has no model's name, or the model was moved
             return opened.named_model()
     raise UsageError(
-        "no PyTorch model to compare with: no artifact names a model that still exists",
+        "no PyTorch model to compare with: no artifact records a model that still exists",
         hint="name the model: --model MODEL",
     )

@@ -47,7 +47,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         type=float,
         default=3.0,
         metavar="N",
-        help="measure each artifact for at most N seconds; 0 skips the measurement (default: 3)",
+        help="time limit in seconds for the benchmark of each artifact; 0 skips the benchmark "
+        "(default: 3)",
     )
     parser.add_argument(
         "--precision",

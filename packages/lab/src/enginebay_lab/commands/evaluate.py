@@ -54,7 +54,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help=f"compare with this model in PyTorch, on the same items: {MODEL_HELP}",
+        help="also evaluate this PyTorch model on the same items, and compare the artifacts with "
+        f"this model: {MODEL_HELP}",
     )
     parser.add_argument(
         "--max-drop",
@@ -63,20 +64,24 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         help="fail with exit code 1 if an artifact's metric is worse than PyTorch's by more than X",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="write each row to this file, as a line of JSON"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write each result row to this file, as a line of JSON",
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="continue the evaluation that wrote the file of --output: rows in this file are not "
-        "measured again",
+        help="continue the evaluation that wrote the file of --output; result rows in this file "
+        "are not computed again",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="time limit for loading an engine, and for each chunk of items (default: 1800)",
+        help="time limit in seconds for loading an engine, and for each chunk of items (default: "
+        "1800)",
     )
     add_executor_flags(parser, "the evaluation", "1")
     add_report_flag(parser)

@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         type=float,
         metavar="X",
         required=True,
-        help="by how much the metric may be worse than PyTorch's, on all items of --data",
+        help="the metric may be worse than PyTorch's by at most X, on all items of --data",
     )
     parser.add_argument("--metric", metavar="METRIC", required=True, help=METRIC_HELP)
     add_options(parser)

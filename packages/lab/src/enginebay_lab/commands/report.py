@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         nargs="+",
         type=Path,
         help="the folder of a comparison, a sweep or an artifact, or a file that a command wrote "
-        "with --json, --output or --report; except for sweeps, all are about the same model",
+        "with --json, --output or --report; all sources except sweeps must be of the same model",
     )
     parser.add_argument(
         "--output",

@@ -49,15 +49,15 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="the folder for the artifacts, the report and the rows; the row of each cell (one "
-        "model on one backend) is written when the cell ends",
+        help="the folder for the artifacts, the report and the result rows; the row of a sweep "
+        "cell (one model, backend and precision) is written as soon as the cell ends",
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="continue the sweep in the folder of --output: run only cells (one model on one "
-        "backend) that have no row, that a fault of a machine prevented, or whose files have "
-        "changed",
+        help="continue the sweep in the folder of --output: run only the sweep cells (one model, "
+        "backend and precision) that have no result row, that failed because of a machine, or "
+        "whose files have changed",
     )
     add_executor_flags(parser, "the sweep", "as cores and memory allow; 1 if speed is measured")
     parser.add_argument(
@@ -65,7 +65,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=Path,
         metavar="ROWS.jsonl",
         help="fail with exit code 1 if a result is worse than in the earlier sweep that wrote "
-        "these rows",
+        "this file of result rows",
     )
     add_report_flag(parser)
 
@@ -82,7 +82,9 @@ def run(args: Namespace) -> int:
     from enginebay_lab.sweeps.run_sweep import sweep
 
     if args.resume and args.output is None:
-        raise UsageError("nothing to resume: no folder is named", hint="add --output FOLDER")
+        raise UsageError(
+            "--resume requires the folder of an earlier sweep", hint="add --output FOLDER"
+        )
     args.report = args.report or _default_report(args.output)
     check_report_flag(args)
     cells = read_cells(args.sweep)  # all mistakes in the file are found before anything runs

@@ -218,7 +218,7 @@ def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrit
     """
     if (folder / "manifest.json").exists():
         raise ArtifactExistsError(
-            f'"{folder}" is an artifact, expected a folder for artifacts',
+            f"'{folder}' is an artifact, expected a folder that may contain artifacts",
             hint="choose another --work-dir",
         )
     for pair in combinations:

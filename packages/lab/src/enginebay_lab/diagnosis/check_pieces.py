@@ -74,7 +74,7 @@ def pieces(
     if source.model is None:
         raise UsageError(
             f"'{source.description}' is an ONNX file, which has no modules to compare",
-            hint="search the file's nodes: enginebay bisect ARTIFACT without --pieces",
+            hint="compare the file's nodes instead: enginebay bisect ARTIFACT without --pieces",
         )
     steps = Steps(watch)
     options = BuildOptions(rewriters, rtol, atol, timeout)

@@ -102,7 +102,9 @@ class InnerCalls:
         """
         call = next(self._remaining, None)
         if call is None or call.module is not module:
-            raise RuntimeError("the module calls other submodules than in the whole model")
+            raise RuntimeError(
+                "run separately, the module calls different submodules than in the whole model"
+            )
         for tensor in find_tensors((args, kwargs)):
             self._passed += [ComputedTensor(tensor, tensor.clone() if self._writes else tensor)]
         (result,), _ = call.result.fill([next(self._results) for _ in call.tensors])

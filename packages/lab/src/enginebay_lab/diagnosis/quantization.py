@@ -255,7 +255,7 @@ def find_shortest_prefix(
 def _check_reference(row: EvaluationRow) -> EvaluationRow:
     if row.reference is None:
         raise UsageError(
-            f"metric '{row.metric}' has no value for PyTorch on {row.count} items",
+            f"metric '{row.metric}' has no finite value for the PyTorch model on {row.count} items",
             hint="choose another metric, or other data",
         )
     return row

@@ -94,7 +94,9 @@ def evaluate(
             items; ``resume`` evaluates only these items again.
     """
     if resume and output is None:
-        raise UsageError("nothing to resume: no file is named", hint="name the file: --output ROWS")
+        raise UsageError(
+            "resume requires the file of an earlier evaluation", hint="name the file: --output ROWS"
+        )
     check_executor(executor)
     sources = find_metrics(metrics)
     _check_model_named(sources, model)

@@ -144,7 +144,7 @@ def _check_name(value: object, role: str, example: str) -> str:
 def _unnamed_error(role: str, example: str) -> UsageError:
     return UsageError(
         f"{role} cannot be sent to an executor's workers",
-        hint=f"pass a text, as on the command line: {example}",
+        hint=f"pass a string, as on the command line: {example}",
     )
 
 

@@ -48,12 +48,14 @@ def open_subjects(
     """
     listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
-        raise UsageError("no artifact to evaluate", hint="name its folder")
+        raise UsageError("no artifact to evaluate", hint="name the folder of an artifact")
     subjects: dict[str, EvaluationSubject] = {}
     for artifact in listed:
         subject = use_artifact(artifact, lambda opened, named=artifact: _subject_of(named, opened))  # type: ignore[misc]  # mypy cannot infer a default's type
         if subject.name in subjects:
-            raise UsageError(f"artifact '{subject.name}' is named twice", hint="remove one of them")
+            raise UsageError(
+                f"artifact '{subject.name}' was passed twice", hint="remove one of them"
+            )
         subjects[subject.name] = subject
     return list(subjects.values())
 

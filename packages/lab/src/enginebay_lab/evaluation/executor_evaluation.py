@@ -169,8 +169,8 @@ class _ShardMerger:
         self._model_digest = self._model_digest or digest
         if digest != self._model_digest:
             raise ModelError(
-                f"the model on {host} differs from the model on other workers in its weights or "
-                "its source file",
+                f"the weights or the source file of the model on {host} differ from those on other "
+                "workers",
                 hint="build the model with a fixed random seed, or load its weights from a file",
             )
 

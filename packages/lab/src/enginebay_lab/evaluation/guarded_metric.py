@@ -102,7 +102,7 @@ class GuardedMetric:
         except (TypeError, ValueError, RuntimeError) as err:
             raise MetricError(
                 f"metric '{self.name}' returned a {type(result).__name__}, expected one number",
-                hint="compute() returns a float, or an array or a tensor with one entry",
+                hint="compute() must return a float, or an array or a tensor with one entry",
             ) from err
         return value if math.isfinite(value) else None
 

@@ -65,7 +65,7 @@ def find_metrics(metrics: object) -> list[MetricSource]:
     """
     listed: Sequence[object] = metrics if isinstance(metrics, list | tuple) else [metrics]
     if not listed:
-        raise UsageError("no metric to compute", hint=f"name one: {', '.join(_BUILT_IN)}")
+        raise UsageError("no metric to compute", hint=f"choose a metric: {', '.join(_BUILT_IN)}")
     sources = [_find_metric(metric) for metric in listed]
     names = [source.name for source in sources]
     for name in names:
@@ -163,7 +163,7 @@ def _check_methods(name: str, metric: object) -> Any:
         if not callable(getattr(metric, method, None)):
             raise UsageError(
                 f"metric '{name}', of type {type(metric).__qualname__}, has no method '{method}'",
-                hint="a metric has update(outputs, target), compute() and reset()",
+                hint="a metric requires the methods update(outputs, target), compute() and reset()",
             )
     return TorchMetric(metric) if is_torch_metric(metric) else metric
 

@@ -87,8 +87,8 @@ class TopK(_MeanMetric):
         labels = labels.reshape(-1, 1)
         if labels.size and (labels.min() < 0 or labels.max() >= scores.shape[-1]):
             raise InputError(
-                f"the target {labels.min() if labels.min() < 0 else labels.max()} is not a class: "
-                f"the output has {scores.shape[-1]} classes"
+                f"the target {labels.min() if labels.min() < 0 else labels.max()} is not a class "
+                f"index: the output has {scores.shape[-1]} classes"
             )
         if self._k == 1:
             hits = rows.argmax(-1) == labels[:, 0]

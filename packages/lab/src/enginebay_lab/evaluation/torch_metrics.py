@@ -56,7 +56,7 @@ def find_torch_metric(name: str) -> Callable[[], Metric]:
             names = [name for name in parameters if name not in ("self", "kwargs")]
             raise UsageError(
                 f"'torchmetrics:{name}' cannot be built: {first_line(err)}",
-                hint=f"write torchmetrics:{class_name}(NAME=VALUE); names: {', '.join(names)}",
+                hint=f"write torchmetrics:{class_name}(NAME=VALUE); arguments: {', '.join(names)}",
             ) from err
 
     return build_metric

@@ -86,7 +86,7 @@ def _check_versions(owner: str, versions: Mapping[str, object], expected: dict[s
             actual = f"{name} {versions[name]}" if versions.get(name) else f"no {name}"
             raise UsageError(
                 f"{owner} has {actual}; expected {version}, the version on this machine",
-                hint=f"pip install {name}=={version} on that machine, or install its version here",
+                hint=f"install the same version on both machines: pip install {name}=={version}",
             )
 
 

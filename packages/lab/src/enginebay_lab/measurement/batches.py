@@ -60,8 +60,8 @@ def _find_batch_axis(spec: TensorSpec, names: set[str]) -> int | None:
 def _repeat_rows(array: NumpyArray, axis: int, batch: int) -> NumpyArray:
     if not array.shape[axis]:
         raise UsageError(
-            "the inputs have no rows to repeat for a batch",
-            hint="pass inputs with at least one row: --input NAME=SPEC",
+            "the inputs have batch size 0, and cannot be repeated for a larger batch",
+            hint="pass inputs with a batch size of at least 1: --input NAME=SPEC",
         )
     stacked: NumpyArray = np.take(array, np.arange(batch) % array.shape[axis], axis=axis)
     return stacked
@@ -75,5 +75,5 @@ def _fixed_batch_error(specs: Sequence[TensorSpec]) -> UsageError:
     low, high = (f"{first.name}:{size}{'x' if shape else ''}{shape}" for size in (1, 8))
     return UsageError(
         f"the batch size is fixed: the model takes {first.describe()}",
-        hint=f"deploy it with a dynamic batch size: --min-shapes {low} --max-shapes {high}",
+        hint=f"deploy the model with a dynamic batch size: --min-shapes {low} --max-shapes {high}",
     )

@@ -136,7 +136,8 @@ def _check_model(against: str | None, model: object) -> None:
         raise UsageError(f"invalid argument against={against!r}: expected 'pytorch'")
     if against is None and model is not None:
         raise UsageError(
-            "a model is used only for a comparison with PyTorch", hint="add --against pytorch"
+            "a model was passed, but no comparison with PyTorch was requested",
+            hint="add --against pytorch",
         )
     if against is not None and model is None:
         raise UsageError("no PyTorch model to compare with", hint="name the model: --model MODEL")
@@ -176,7 +177,7 @@ def _describe_artifacts(
     for artifact in listed:
         name = str(artifact.path if isinstance(artifact, Artifact) else artifact)
         if name in specs:
-            raise UsageError(f"'{name}' is named twice", hint="remove one of them")
+            raise UsageError(f"artifact '{name}' was passed twice", hint="remove one of them")
         first = next(iter(specs.values()), None)
 
         # Defaults bind the loop's variables now; a closure would read their later values.

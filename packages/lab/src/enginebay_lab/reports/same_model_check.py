@@ -43,8 +43,8 @@ class SameModelCheck:
             known, outputs = self._recorded.setdefault(_inputs_key(sample), (path, sample.outputs))
             if _do_outputs_differ(outputs, sample.outputs):
                 raise UsageError(
-                    f"'{known}' and '{path}' are not of the same model: their references recorded "
-                    "different outputs for the same inputs, so their weights may differ",
+                    f"'{known}' and '{path}' are not of the same model: the reference "
+                    "outputs recorded for the same inputs differ, so the weights may differ",
                     hint=_HINT,
                 )
 

@@ -89,7 +89,7 @@ def _matrix_backends(matrix: Matrix) -> tuple[str, ...]:
     installed = tuple(installed_backends())
     if not installed:
         raise UsageError(
-            "no backend is installed, and the sweep does not name any", hint="backends = […]"
+            "no backend is installed, and the sweep has no list of backends", hint="backends = […]"
         )
     return installed
 

@@ -135,7 +135,7 @@ def _check_params(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix) ->
     for name, value in cell.params.items():
         with matrix.collecting(path, "params", name):
             if name in ("precision", "work_dir"):
-                raise ParamsError(f"parameter '{name}' is not allowed: the sweep sets it")
+                raise ParamsError(f"parameter '{name}' cannot be set: the sweep chooses its value")
             check_shared_param(name, [engine])
             fields[name].convert(value)
     if len(matrix.problems) > before or cell.config:

@@ -89,7 +89,8 @@ def sweep(
     earlier = read_rows(baseline) if isinstance(baseline, str | PathLike) else baseline
     if resume and output is None:
         raise UsageError(
-            "nothing to resume: no folder is named", hint="name the folder: --output FOLDER"
+            "resume requires the folder of an earlier sweep",
+            hint="name the folder: --output FOLDER",
         )
     folder = None if output is None else Path(output)
     with ExitStack() as stack:

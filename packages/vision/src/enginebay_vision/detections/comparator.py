@@ -325,7 +325,7 @@ def _parse_overlap(argument: str) -> float:
         value = 0.0
     if not 0 < value <= 1:  # NaN is not
         raise UsageError(
-            f"'{argument}' in 'detections:{argument}' is not an intersection over union; expected "
-            "a number above 0 and at most 1"
+            f"invalid threshold in 'detections:{argument}'; expected an intersection over union "
+            "above 0 and at most 1"
         )
     return value

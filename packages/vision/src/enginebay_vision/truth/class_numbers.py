@@ -36,7 +36,9 @@ def number_classes(
         raise InputError(
             f"{description} has a {kind} '{unknown[0]}', which is not one of the task's "
             f"{len(classes)} classes",
-            hint=f"did you mean '{close}'?" if close else f"rename each {kind} to its class",
+            hint=f"did you mean '{close}'?"
+            if close
+            else f"rename the {kind} to a class of the task",
         )
     for name in names:
         if list(classes).count(name) > 1:
