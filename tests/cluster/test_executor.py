@@ -86,7 +86,7 @@ def test_absent_scheduler_is_refused_with_a_hint() -> None:
     ):
         pass
     assert caught.value.hint == (
-        "start one at tcp://HOST:8786: dask scheduler --host HOST --port 8786"
+        "start a scheduler at tcp://HOST:8786: dask scheduler --host HOST --port 8786"
     )
 
 

@@ -172,7 +172,7 @@ def test_an_unlisted_operator_is_refused(made):
         (
             PYTHON,
             ParamsError,
-            f"extension '{PYTHON}' does not name an object in the file",
+            f"extension '{PYTHON}' is a Python file without the name of an object in it",
             f"use {PYTHON}:NAME, where NAME is a subclass of openvino.Op or an extension",
         ),
         (

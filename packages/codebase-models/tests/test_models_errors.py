@@ -74,7 +74,7 @@ def test_nothing_is_downloaded_without_a_request() -> None:
     message, hint = fault("transformers:google/vit-base-patch16-224")
     assert message == (
         "'google/vit-base-patch16-224' is neither a local folder with a config.json nor an "
-        "architecture; the model of the Hub with this name is downloaded only on request"
+        "architecture; the model of this name on the Hugging Face Hub is downloaded only on request"
     )
     assert hint == "--pretrained, or transformers:google/vit-base-patch16-224?pretrained"
     message, hint = fault("timm:hf-hub:timm/resnet18.a1_in1k")
@@ -84,7 +84,7 @@ def test_nothing_is_downloaded_without_a_request() -> None:
 def test_pretrained_weights_of_an_architecture_are_refused() -> None:
     assert fault("transformers:resnet", pretrained=True) == (
         "'transformers:resnet' is an architecture without weights",
-        "use a model of the Hub: transformers:OWNER/NAME",
+        "use a model of the Hugging Face Hub: transformers:OWNER/NAME",
     )
 
 

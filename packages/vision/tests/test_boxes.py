@@ -176,7 +176,7 @@ def test_invalid_coco_files_are_refused(
 def test_several_coco_files_are_refused(tmp_path: Path) -> None:
     coco(tmp_path, DOG)
     (tmp_path / "other.json").write_text("{")
-    with pytest.raises(eb.EnginebayError, match=r"contains 2 \.json files; expected one with") as c:
+    with pytest.raises(eb.EnginebayError, match=r"contains 2 \.json files; expected a single") as c:
         eb.DataSet(tmp_path).for_task(task())
     assert c.value.hint == "remove all but one of annotations/instances.json, other.json"
     (tmp_path / "annotations" / "instances.json").unlink()

@@ -155,7 +155,10 @@ def test_ambiguous_and_undecodable_label_files_are_refused(tmp_path: Path) -> No
     (tmp_path / "more.txt").touch()
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
-    assert str(caught.value) == f"'{tmp_path}' contains 2 .txt files; expected one with annotations"
+    assert (
+        str(caught.value)
+        == f"'{tmp_path}' contains 2 .txt files; expected a single annotation file"
+    )
     assert caught.value.hint == "remove all but one of labels.txt, more.txt"
     (tmp_path / "more.txt").unlink()
     (tmp_path / "labels.txt").write_bytes(b"\xff\xfe")

@@ -63,7 +63,7 @@ def _check_library(text: str) -> Path:
         raise ParamsError(f"extension '{text}' is not a file")
     if path.suffix == ".py":
         raise ParamsError(
-            f"extension '{text}' does not name an object in the file",
+            f"extension '{text}' is a Python file without the name of an object in it",
             hint=f"use {text}:NAME, where NAME is a subclass of openvino.Op or an extension",
         )
     return path

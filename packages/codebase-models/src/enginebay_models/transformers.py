@@ -60,7 +60,7 @@ def _build_model(
     if options.pretrained:
         raise ModelSourceError(
             f"'transformers:{name}' is an architecture without weights",
-            hint="use a model of the Hub: transformers:OWNER/NAME",
+            hint="use a model of the Hugging Face Hub: transformers:OWNER/NAME",
         )
     auto, config = _find_architecture(transformers, name, options.arguments)
     if size and hasattr(config, "image_size"):
@@ -113,7 +113,7 @@ def _download_model(transformers: ModuleType, name: str, options: Options) -> Pr
     if not options.pretrained:
         raise ModelSourceError(
             f"'{name}' is neither a local folder with a config.json nor an architecture; the model "
-            "of the Hub with this name is downloaded only on request",
+            "of this name on the Hugging Face Hub is downloaded only on request",
             hint=f"--pretrained, or transformers:{name}?pretrained",
         )
     with wrap_download_errors(f"transformers:{name}"):

@@ -201,7 +201,10 @@ def test_objects_without_a_name_are_refused_on_an_executor(here: Path, executor:
     )
     assert not (here / "rows.jsonl").exists()
     assert refused(metrics="own.py:Sets") == (
-        "the state of a metric cannot be sent to the client: a set cannot be encoded",
+        (
+            "the state of a metric cannot be sent to the client: a set cannot be encoded as "
+            "MessagePack"
+        ),
         "metric_state must be a dict of numbers, arrays, and lists of these",
     )
 

@@ -133,7 +133,7 @@ def test_a_pipe_instead_of_a_file_is_refused(tmp_path) -> None:
     os.mkfifo("pipe.npz")
     with pytest.raises(UsageError) as caught:
         _job(data="pipe.npz")
-    assert str(caught.value) == f"'{tmp_path}/pipe.npz' cannot be read: it is not a regular file"
+    assert str(caught.value) == f"'{tmp_path}/pipe.npz' cannot be read: not a regular file"
 
 
 def test_attempts_are_removed_at_the_end(tmp_path) -> None:

@@ -46,8 +46,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="model for --against (default: the model that an artifact was made from): "
-        + MODEL_HELP,
+        help="model for --against (default: the model of the first artifact whose model still "
+        f"exists): {MODEL_HELP}",
     )
     parser.add_argument(
         "--batch",
@@ -61,7 +61,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=_parse_numbers,
         default=(1,),
         metavar="N,N",
-        help="numbers of threads that call the engine at the same time (default: 1)",
+        help="thread counts to measure: the threads call the engine at the same time (default: 1)",
     )
     parser.add_argument(
         "--layers",

@@ -32,7 +32,7 @@ def pack_state(value: object) -> object:
             # A dict with the only key "" stands for an array.
             return {"": PackedArray.of(array)}
     name = value if isinstance(value, int) else f"a {type(value).__name__}"
-    raise TypeError(f"{name} cannot be encoded")
+    raise TypeError(f"{name} cannot be encoded as MessagePack")
 
 
 def unpack_state(value: object) -> object:

@@ -45,7 +45,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
         text = f": {err}" if str(err) else f" within {CONNECT_SECONDS:g} s"
         raise UsageError(
             f"no Dask scheduler answers at '{address}'{text}",
-            hint="start one at tcp://HOST:8786: dask scheduler --host HOST --port 8786",
+            hint="start a scheduler at tcp://HOST:8786: dask scheduler --host HOST --port 8786",
         ) from err
     _check_versions("the scheduler", versions, expected)
     with Client(address, timeout=CONNECT_SECONDS) as client:

@@ -121,7 +121,7 @@ def _file_signature(path: Path) -> tuple[int, int, int]:
     """
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):  # reading a pipe or a device may never end
-        raise OSError("it is not a regular file")
+        raise OSError("not a regular file")
     return info.st_size, info.st_mtime_ns, info.st_ino
 
 

@@ -65,7 +65,7 @@ def find_only_file(files: Sequence[Path], folder: Path) -> Path | None:
     if len(files) > 1:
         raise InputError(
             f"'{folder}' contains {len(files)} {files[0].suffix} files; "
-            "expected one with annotations",
+            "expected a single annotation file",
             hint="remove all but one of "
             + ", ".join(str(file.relative_to(folder)) for file in files),
         )
