@@ -34,7 +34,7 @@ _TOLERANCE = 1e-2
 def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
     """Return a plan that maps the model's inputs and outputs to the blobs of the network.
 
-    Every output blob has the type float32 until :func:`resolve_outputs` corrects it.
+    The type of every output blob is float32 until :func:`resolve_outputs` corrects the type.
 
     Raises:
         ConversionError: The network has no blob for an output of the model.
@@ -111,7 +111,7 @@ def resolve_outputs(
     """Add the output blobs' types to the plan; compare the first run's outputs with ``reference``.
 
     Args:
-        plan: The plan of :func:`match_blobs`.
+        plan: The plan that :func:`match_blobs` returned.
         specs: The specs of the model's outputs.
         arrays: The outputs of the first run, read as float32 even if ncnn wrote integers.
         reference: The expected outputs; None if they are not known.

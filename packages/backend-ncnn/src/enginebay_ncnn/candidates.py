@@ -75,10 +75,10 @@ def iterate_candidates(
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield for each candidate file a name for messages, and a function that writes the file.
+    """Yield a name for messages, and a function that writes the file, for each candidate file.
 
     Args:
-        request: The conversion request.
+        request: The request with the model and the parameters.
         frozen: The model as frozen TorchScript; None for an ONNX model.
         shapes: The shapes of the model's inputs.
         folder: The folder to write the files to.

@@ -66,10 +66,10 @@ def run_once(folder: Path, plan: Path, params: dict[str, Any], inputs: Path, out
 
     Args:
         folder: The folder of ``net.param`` and ``net.bin``.
-        plan: The JSON file of the plan.
+        plan: The JSON file that maps the model's inputs and outputs to the network's blobs.
         params: The backend's parameters.
-        inputs: An ``.npz`` of the inputs, in the plan's order.
-        outputs: The ``.npz`` to write the outputs to, in the plan's order.
+        inputs: An ``.npz`` of the inputs, in the order of the JSON file.
+        outputs: The ``.npz`` to write the outputs to, in the order of the JSON file.
 
     Returns:
         The version of ncnn.

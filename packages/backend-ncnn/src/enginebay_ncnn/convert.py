@@ -57,7 +57,7 @@ class _Attempt:
 
     Attributes:
         converted: The files that pnnx wrote.
-        plan: The network's plan.
+        plan: The mapping between the model's tensors and the network's blobs.
         error: The largest relative error of the outputs: an output's largest absolute error
             divided by the largest magnitude of the expected output.
     """
@@ -68,7 +68,7 @@ class _Attempt:
 
 
 def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
-    """Write the network, the weights and the plan into the work folder.
+    """Write the network, the weights, and the plan that maps tensors to blobs.
 
     Returns:
         The paths of the network, the weights and the plan.

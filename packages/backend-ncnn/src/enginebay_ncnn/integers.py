@@ -1,4 +1,4 @@
-"""Find the integers of a model that float32 cannot represent; ncnn computes in float32."""
+"""Find a model's integers that float32 cannot represent; ncnn computes in float32."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def refuse_large_integers(integers: Iterable[int]) -> None:
 
 
 def find_torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterator[int]:
-    """Yield the integer constants of a TorchScript graph that may be too large for float32.
+    """Yield a TorchScript graph's integer constants that may be too large for float32.
 
     Args:
-        graph: The graph.
+        graph: A TorchScript graph.
         examples: Example inputs. If all example inputs are floats, the Python integers of the
             graph are not checked, since torch itself computes with these in float32.
     """
@@ -69,7 +69,7 @@ def _is_computed_with(node: torch.Node) -> bool:
 
 
 def find_onnx_integers(path: Path) -> Iterator[int]:
-    """Yield the integer constants of an ONNX file that are too large for float32."""
+    """Yield an ONNX file's integer constants that are too large for float32."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph

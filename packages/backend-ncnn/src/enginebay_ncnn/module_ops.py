@@ -1,4 +1,4 @@
-"""Find the module classes of the parameter ``module_ops`` in a TorchScript file."""
+"""Look up the classes that the parameter ``module_ops`` lists in a TorchScript file."""
 
 from __future__ import annotations
 

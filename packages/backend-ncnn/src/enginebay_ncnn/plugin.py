@@ -80,7 +80,7 @@ def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the reason for each unsupported operator of a model."""
+    """Return the reason for each unsupported operator of a model, by operator name."""
     from enginebay_ncnn import preview
 
     return preview.unsupported_operators(request)

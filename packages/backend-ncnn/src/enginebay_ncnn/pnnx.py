@@ -1,4 +1,4 @@
-"""Run the program pnnx, and read from the program's log which parameters were ignored."""
+"""Run the program pnnx, and read from its log which layer parameters pnnx ignored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Converted:
     Attributes:
         param: The ``.param`` file of the network.
         weights: The ``.bin`` file with the network's weights.
-        ignored: The parameters that pnnx ignored, by layer name.
+        ignored: The layer parameters that pnnx ignored, by layer name.
     """
 
     def __init__(self, folder: Path, output: str) -> None:

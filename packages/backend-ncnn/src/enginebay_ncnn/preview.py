@@ -1,4 +1,4 @@
-"""Find the operators of a model that pnnx, ncnn and the lowerings do not support."""
+"""Find a model's operators that pnnx or ncnn does not support, not even after lowering."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the reason for each unsupported operator of a model.
+    """Return the reason for each unsupported operator of a model, by operator name.
 
-    pnnx converts each candidate file; the file with the fewest unsupported operators is used.
+    pnnx converts the model unchanged, and lowered for ncnn if possible. The result is about the
+    file with the fewest unsupported operators.
 
     Raises:
-        ConversionError: pnnx fails on all candidate files.
+        ConversionError: pnnx fails on all these files.
     """
     params = request.params
     shapes = resolve_input_shapes(request)

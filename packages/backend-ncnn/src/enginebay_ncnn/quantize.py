@@ -76,7 +76,7 @@ def quantize(
     Args:
         param: The ``.param`` file of the network in single precision.
         weights: The ``.bin`` file with the network's weights.
-        plan: The JSON file of the network's plan.
+        plan: The JSON file that maps the model's inputs and outputs to the network's blobs.
         params: The backend's parameters.
         samples: The calibration data: input arrays by name.
         keep: Names of layers to leave in single precision.
@@ -129,7 +129,7 @@ class _RangeRecorder(Session):
 
     Args:
         net: The loaded network, not in light mode.
-        plan: The network's plan.
+        plan: The mapping between the network's blobs and the model's tensors.
         blobs: The names of the blobs to record.
 
     Attributes:

@@ -1,4 +1,7 @@
-"""Find the input shapes for pnnx, which folds computations with fixed sizes to constants."""
+"""Find the smallest and the largest shape of each input, for pnnx.
+
+pnnx folds computations with fixed sizes to constants, so it must know which sizes are dynamic.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShap
 
 
 def find_batch_name(specs: Sequence[TensorSpec]) -> str | None:
-    """Return the name of dimension 0 in all inputs with dynamic shapes; None if names differ."""
+    """Return the name that dimension 0 has in every input with a dynamic shape.
+
+    Return None if this name differs between the inputs, or if dimension 0 is fixed.
+    """
     names = {
         spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
     }

@@ -126,7 +126,7 @@ def summarize_error(err: Exception) -> str:
 
 
 def _restore_numbers(model: Any) -> None:
-    """Replace scalar float64 tensors in products and quotients of a trace by Python numbers."""
+    """In a trace's products and quotients, replace scalar float64 tensors by Python numbers."""
     import torch
 
     # A trace saves the 0.5 of "indices * 0.5" as a float64 tensor. When the file runs, the product
@@ -159,7 +159,7 @@ def silence_warnings() -> Iterator[None]:
 def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
     """Return the names of the custom operators in a module.
 
-    They are registered only in this process, so that a child process could not run the module.
+    These operators are registered only in this process, so no child process can run the module.
     """
     kinds = {node.kind() for node in module.inlined_graph.nodes()}
     return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN_NAMESPACES)

@@ -22,8 +22,8 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 def split_weights(layers: Sequence[Layer], data: bytes) -> list[bytes]:
     """Split the content of a ``.bin`` file into the bytes of each layer.
 
-    Only ncnn knows how many bytes a layer reads. So each layer is loaded into a separate network
-    by the same reader, which counts the bytes.
+    Only ncnn knows how many bytes a layer reads. So ncnn loads one layer after the other, each into
+    a separate network, from a reader that counts the bytes.
 
     Raises:
         ConversionError: ncnn rejects a layer that is loaded separately, or the layers do not read

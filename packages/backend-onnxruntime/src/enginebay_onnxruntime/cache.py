@@ -76,7 +76,10 @@ def _list_contents(entry: Path) -> list[Path]:
 
 @contextmanager
 def write_entry(entry: Path, options: onnxruntime.SessionOptions) -> Iterator[None]:
-    """Create a cache entry with the optimised model of a session created in the ``with`` block."""
+    """Create a cache entry, into which a session writes its optimised model.
+
+    The ``with`` block must create the session with ``options``, to which the model's path is added.
+    """
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))
     options.optimized_model_filepath = str(temporary / MODEL)

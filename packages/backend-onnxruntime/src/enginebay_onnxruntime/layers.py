@@ -74,7 +74,10 @@ def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
 def _run_profiled(
     request: LayersRequest[OnnxruntimeParams], model: Path, folder: Path, optimized: Path | None
 ) -> bytes:
-    """Run a separate session with profiling, and return the contents of the profile."""
+    """Run a separate session with profiling, and return the contents of the profile.
+
+    The session also writes its optimised graph to ``optimized``, unless this is None.
+    """
     options = make_session_options(request.load)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
@@ -113,7 +116,7 @@ def _parse_runs(events: Sequence[Mapping[str, Any]]) -> list[dict[str, tuple[str
 
 
 def _read_nodes(path: Path) -> list[_Node]:
-    """Return the nodes of an ONNX file in order; [] if the file or the package onnx is missing."""
+    """Return an ONNX file's nodes in order; no nodes if the file or the package onnx is missing."""
     try:
         import onnx
     except ImportError:

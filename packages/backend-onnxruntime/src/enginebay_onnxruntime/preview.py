@@ -114,7 +114,7 @@ def _copy_renamed(
 
 
 def _find_reason(model: bytes, options: onnxruntime.SessionOptions) -> str:
-    """Return why ONNX Runtime does not support a model's only node; empty if it does."""
+    """Return why a model's only node is not supported; an empty string if it is supported."""
     import onnxruntime
 
     try:

@@ -1,4 +1,4 @@
-"""Compiles a network for a device, and lists the properties in use in the receipt."""
+"""Compiles a network for a device; the receipt lists the compiled model's actual properties."""
 
 from __future__ import annotations
 
@@ -143,7 +143,10 @@ def _make_receipt(
 
 
 def _make_reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
-    """Return a function that reads a property of ``device`` as text, even if AUTO selected it."""
+    """Return a function that reads the device's properties as text, by name.
+
+    The function also works if AUTO selected the device.
+    """
     try:
         of_device = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
     except RuntimeError:  # only virtual devices have this property
@@ -165,7 +168,10 @@ def _format_property(value: object) -> str:
 
 
 def _count_arithmetic(compiled: ov.CompiledModel, products: frozenset[str]) -> Counter[str]:
-    """Return the number of arithmetic layers by the OpenVINO type in which they compute."""
+    """Return the number of arithmetic layers by the OpenVINO type in which they compute.
+
+    ``products`` contains the names of the matrix products, which a fused kernel may compute.
+    """
     counts: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()

@@ -176,9 +176,10 @@ def _name_ports(model: ov.Model, ir: IRModel) -> None:
 def _pair_ports(
     model: ov.Model, ir: IRModel
 ) -> list[tuple[str, Sequence[ov.Output], Sequence[TensorSpec]]]:
-    """Return the network's inputs with the IR's specs, and the outputs with the IR's specs.
+    """Return the network's ports and the IR's specs, for the inputs and for the outputs.
 
-    Inputs or outputs are left out if the IR has no specs of them.
+    The text in each tuple is ``input`` or ``output``. A tuple is left out if the IR has no specs
+    for it.
     """
     pairs = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
     return [pair for pair in pairs if pair[2]]

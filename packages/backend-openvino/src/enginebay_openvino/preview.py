@@ -1,4 +1,4 @@
-"""Finds the nodes of a model that OpenVINO cannot convert or that the device cannot run."""
+"""Finds a model's nodes that OpenVINO cannot convert, or that the device cannot run."""
 
 from __future__ import annotations
 

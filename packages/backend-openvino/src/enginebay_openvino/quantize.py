@@ -1,4 +1,4 @@
-"""Quantises networks to int8 by NNCF, calibrated with a data set."""
+"""Quantises networks to int8 with NNCF, which calibrates them on a data set."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class OpenvinoWrapper(eb.Wrapper):
         return array
 
     def last_request(self) -> ov.InferRequest:
-        """Return the request of the last call; correct only while no other call is running."""
+        """Return the infer request of the last call; correct only while no call is running."""
         return self._idle[-1]
 
     def submit(self, inputs: Mapping[str, Array]) -> Future[dict[str, Any]]:
@@ -177,7 +177,7 @@ def _copy_array(value: Array) -> Array:
 
 
 def _extension_type(spec: TensorSpec) -> ov.Type | None:
-    """Return OpenVINO's type if the dtype is not NumPy's own (such as bfloat16), else None."""
+    """Return OpenVINO's type of a dtype that NumPy does not define, such as bfloat16, else None."""
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 

@@ -88,7 +88,7 @@ def from_onnx(
 
 
 def save(plan: bytes, path: str | Path) -> None:
-    """Write an engine to a file atomically.
+    """Write a serialized engine to a file atomically.
 
     Raises:
         EnginebayError: The disk is full or read-only; an existing file is left unchanged.
@@ -141,7 +141,7 @@ def load(
 
 
 def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
-    """Convert the weights in an ``.onnx`` file to the engine's precision; return the file."""
+    """Return an ``.onnx`` file with the same weights in the engine's precision."""
     from enginebay_tensorrt.precision import write_typed_graph
 
     if params.precision in ("int8", "fp8"):

@@ -1,4 +1,4 @@
-"""TensorRT's execution context, which stores the profile, shapes and addresses of a call."""
+"""TensorRT's execution context: the optimisation profile, shapes and addresses of a call."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ class Context:
         self._allocators: dict[str, Allocator] = {}
 
     def watch(self, profiler: trt.IProfiler) -> None:
-        """Report layer times to a profiler; each later call waits until the engine has finished."""
+        """Report the layer times of all later inference calls to a profiler.
+
+        Each of these calls blocks until the engine has finished.
+        """
         self._raw.profiler = profiler
         self._raw.enqueue_emits_profile = True
 
@@ -123,7 +126,10 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Set profile and input shapes; return each output's shape, None if it depends on data."""
+        """Set the optimisation profile and the input shapes; return the output shapes by name.
+
+        The shape of an output is None if it depends on the data.
+        """
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
             self._check(done, f"optimisation profile {profile}")

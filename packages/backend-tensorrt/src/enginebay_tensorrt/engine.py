@@ -95,7 +95,7 @@ def refit(library: Library, cuda_engine: trt.ICudaEngine, weights: Path) -> None
     """Replace an engine's weights by the weights in an ``.onnx`` file of the same graph.
 
     Raises:
-        ConversionError: The engine cannot be refitted, or the graph differs.
+        ConversionError: The engine cannot be refitted, or was built from another graph.
     """
     trt, logger = library.trt, library.logger
     with logger.collecting() as errors:

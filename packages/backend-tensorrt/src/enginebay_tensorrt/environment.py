@@ -130,7 +130,7 @@ def _check_builder(params: Params) -> eb.EnvReport:
 
 
 def _wheels_major(product: Product) -> str:
-    """Return CUDA's major version of the installed bindings, or 13 if none are installed."""
+    """Return the major version of CUDA that the installed bindings require; 13 without bindings."""
     return next(iter(_find_wheels(product, "-bindings")), "13")
 
 

@@ -62,7 +62,7 @@ class Library:
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derive(self, methods: type[_T]) -> type[_T]:
-        """Return a class derived from ``methods`` and from TensorRT's interface for ``methods``.
+        """Return a class derived from ``methods`` and from the TensorRT interface that it names.
 
         Args:
             methods: A class that calls ``super().__init__()``, and whose attribute ``interface`` is

@@ -17,7 +17,7 @@ class Monitor:
 
     Attributes:
         interrupted: The exception that stops the build: raised by ``progress``, by writing the
-            plan, or in the thread that waits for the build, such as a ``KeyboardInterrupt``. Since
+            engine, or in the thread that waits for the build (a ``KeyboardInterrupt``). Since
             TensorRT cannot forward exceptions, the build stops at its next step, and then the
             waiting thread raises the exception.
     """
@@ -46,7 +46,7 @@ class Monitor:
         return self.interrupted is None
 
     def phase_finish(self, phase_name: str) -> None:
-        """Delete a phase's number of steps; TensorRT also calls this if a phase stopped early."""
+        """Delete the stored number of steps of a phase, even if the phase stopped early."""
         with self._lock:
             self._steps.pop(phase_name, None)
 

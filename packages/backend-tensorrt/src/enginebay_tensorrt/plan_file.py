@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class PlanWriter:
-    """Receives the plan's bytes from TensorRT, and writes them to a file until the build stops.
+    """Receives a serialized engine from TensorRT in parts, and writes them to a file.
+
+    If the build is stopped, the remaining parts are not written.
 
     Args:
         file: The file to write.
@@ -47,7 +49,7 @@ def write_plan(
     file: BinaryIO,
     monitor: Monitor,
 ) -> bool:
-    """Build a network and write the plan; return False if the network cannot be built."""
+    """Build an engine and write it to a file; return False if the network cannot be built."""
     # New in 10.13. Streaming the plan saves a fifth of the memory of a BERT build.
     if hasattr(builder, "build_serialized_network_to_stream"):
         writer = library.derive(PlanWriter)(file, monitor)

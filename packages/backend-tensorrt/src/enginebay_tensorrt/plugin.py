@@ -76,7 +76,10 @@ def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[Params]) -> eb.Wrapper:
-    """Load the engine on a GPU or, in a simulation, the engine's graph on ONNX Runtime."""
+    """Return a wrapper that runs the engine on a GPU.
+
+    In a simulation, the wrapper runs the engine's ONNX graph on ONNX Runtime instead.
+    """
     if request.simulation is not None:
         from enginebay_tensorrt.simulation import GraphWrapper
 

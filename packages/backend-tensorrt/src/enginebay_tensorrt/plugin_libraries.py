@@ -43,7 +43,7 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
 
 
 def _loader_errors(path: Path) -> list[str]:
-    """Load a shared library; return the error of the system's loader, or [] without an error."""
+    """Load a shared library; return the system loader's error in a list, empty if it loads."""
     # TensorRT logs this error only while a builder exists.
     try:
         ctypes.CDLL(str(path.resolve()))

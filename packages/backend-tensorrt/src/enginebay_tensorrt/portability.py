@@ -61,7 +61,9 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return TensorRT's names of the compute capabilities to build for; [] for Ampere and newer.
+    """Return TensorRT's names of the compute capabilities that the parameters list.
+
+    If the list is empty, TensorRT for RTX builds for Ampere and newer, with fp8 for Ada and newer.
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined
@@ -152,8 +154,8 @@ def built_for(params: Params) -> BuiltFor | None:
     """Return the GPUs that an engine is built for.
 
     Returns:
-        The GPUs and, if this machine's GPU is none of them, the reason; None if the engine is for
-        this machine's GPU only.
+        A description of the GPUs, and why this machine does not fit, if so. None if the engine is
+        for this machine's GPU only.
 
     Raises:
         ParamsError: The library cannot build for these GPUs.

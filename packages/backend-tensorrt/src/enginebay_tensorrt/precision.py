@@ -58,7 +58,7 @@ def write_typed_graph(
     """Write an ``.onnx`` file whose tensors have the types that the network computes in.
 
     Args:
-        source: The exported model.
+        source: The ``.onnx`` file of the exported model.
         params: The parameters, which include the precision.
         samples: The calibration data of int8 and fp8.
         folder: The folder for a new file, if one is needed.

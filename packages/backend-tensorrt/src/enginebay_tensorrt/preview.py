@@ -1,4 +1,4 @@
-"""Find the nodes of a model that TensorRT's parser rejects, without building an engine."""
+"""Find a model's nodes that TensorRT's parser rejects, without building an engine."""
 
 from __future__ import annotations
 

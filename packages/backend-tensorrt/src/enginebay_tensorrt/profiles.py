@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def resolve_profiles_for(
     inputs: Inputs, params: Params, known: Mapping[str, ShapeProfile]
 ) -> list[Profile]:
-    """Return the profiles of a network, each with the shapes of all dynamic inputs.
+    """Return the optimisation profiles, each with the shape ranges of all dynamic inputs.
 
     Args:
         inputs: The network's inputs.

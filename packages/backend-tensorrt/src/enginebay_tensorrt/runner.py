@@ -77,7 +77,10 @@ class Runner:
 
     @contextmanager
     def _take_turn(self, caller: int) -> Iterator[int]:
-        """Make the stream of a call wait for the previous call, and yield this stream."""
+        """Yield the CUDA stream of a call, which waits for the previous call.
+
+        This is the stream ``caller``, or the runner's stream if ``caller`` is 0 (CUDA's default).
+        """
         # On the default stream, handle 0, TensorRT would block the host: then the call uses the
         # runner's stream, and the caller's stream waits for it.
         stream = caller or self._stream
@@ -237,7 +240,7 @@ class Runner:
     # -- recording a CUDA graph, and freeing all resources ----------------------------------------
 
     def _record_graph(self) -> cudart.cudaGraphExec_t:
-        """Run the engine once on zeros, then record a second run; return it as a CUDA graph."""
+        """Run the engine once on zeros; record a second run as a CUDA graph, and return it."""
         cudart = cuda.runtime()
         shapes = _static_shapes(self._engine.inputs)
         with self._take_turn(self._stream) as stream:

@@ -1,4 +1,4 @@
-"""Memory on the device, and pinned memory on the host, that several calls use in turn."""
+"""Memory on the GPU, and pinned memory on the host, which successive calls reuse."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """The memory of one input or output on device and host, which grows but never shrinks.
+    """The memory of one input or output on the GPU and on the host; it never shrinks.
 
     Attributes:
-        device: The address on the device; 0 until the first :meth:`reserve`.
+        device: The address on the GPU; 0 until the first :meth:`reserve`.
         host: The address on the host; this memory is pinned, so that copies run asynchronously.
     """
 
@@ -28,7 +28,7 @@ class Staging:
         self._capacity = 0
 
     def reserve(self, nbytes: int) -> int:
-        """Allocate at least ``nbytes`` on device and host; return the address on the device."""
+        """Allocate ``nbytes`` on GPU and host if less is allocated; return the GPU address."""
         if nbytes > self._capacity or not self._capacity:
             self.free()  # first, so that old and new memory are never allocated at the same time
             capacity = max(nbytes, 1)  # TensorRT rejects address 0 even for an empty tensor

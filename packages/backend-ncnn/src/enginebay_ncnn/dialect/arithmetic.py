@@ -28,7 +28,7 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
     Args:
         function: The function, called with tensors of at most :data:`MAX_RANK` dimensions.
-        operands: The operands: blobs, constants or numbers.
+        operands: Blobs, constants or numbers.
     """
     operands = tuple(map(_unwrap_scalar, operands))
     values = [
@@ -59,7 +59,7 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blobs from which the values were reshaped, or [] if these reshapes differ.
+    """Return the blobs that were reshaped to the values; empty unless all reshapes are alike.
 
     An elementwise operator can read these blobs instead, so that only the result is reshaped.
     """

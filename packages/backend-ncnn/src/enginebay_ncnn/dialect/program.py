@@ -174,12 +174,12 @@ class DialectModule(torch.nn.Module):
 
 
 class _GraphRun:
-    """One run of a graph, which computes one node after the other.
+    """Runs a graph once: computes one node after the other.
 
     Attributes:
         split_attention: Whether to prevent pnnx from fusing an attention into one layer.
         values: The values of the computed nodes.
-        integers: For each node that returns an input's integers unchanged, its value as int64.
+        integers: The values, as int64, of the nodes that return an input's integers unchanged.
     """
 
     def __init__(self, split_attention: bool) -> None:
@@ -253,7 +253,7 @@ def _load_constant(value: object) -> object:
 
 
 def _restore_dtype(value: object, example: Any) -> object:
-    """Return a blob with the dtype of ``example``, and an empty blob as a constant."""
+    """Return a blob with the dtype of ``example``; a blob without elements becomes a constant."""
     if isinstance(value, list | tuple):
         return [_restore_dtype(*pair) for pair in zip(value, example, strict=True)]
     if not isinstance(value, Blob):

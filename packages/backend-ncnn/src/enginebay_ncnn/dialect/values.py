@@ -73,7 +73,10 @@ def is_constant(value: object) -> bool:
 
 
 def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
-    """Return a function's result for tensors; trace the call if an argument is a blob."""
+    """Return the result of a function of tensors.
+
+    If an argument is a blob, the call is traced and the result is a blob.
+    """
     blobs = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Blob)]
     if not blobs:
         return function(*arguments)
