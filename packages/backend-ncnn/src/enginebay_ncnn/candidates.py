@@ -42,7 +42,7 @@ class Feed:
     Attributes:
         shape: The input's name and shape in the model, and the input's dtype in the file.
         dtype: The input's dtype in the model.
-        stored: The element type of the input's blob; None if it depends on the network's layers.
+        stored: The element type of the input's blob; None if the network's layers decide.
     """
 
     shape: InputShape

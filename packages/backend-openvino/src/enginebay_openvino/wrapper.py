@@ -177,7 +177,10 @@ def _copy_array(value: Array) -> Array:
 
 
 def _extension_type(spec: TensorSpec) -> ov.Type | None:
-    """Return OpenVINO's type of a dtype that NumPy does not define, such as bfloat16, else None."""
+    """Return OpenVINO's type of a dtype that NumPy itself does not define, such as bfloat16.
+
+    Return None for all other dtypes.
+    """
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 

@@ -91,7 +91,9 @@ class Context:
         self._raw.enqueue_emits_profile = True
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
-        """Return the index of an optimisation profile for the shapes, preferably the current one.
+        """Return the index of an optimisation profile that includes the shapes.
+
+        The current profile is preferred.
 
         Raises:
             InputError: No optimisation profile includes the shapes.
@@ -145,7 +147,7 @@ class Context:
         return outputs
 
     def set_address(self, name: str, address: int) -> None:
-        """Set the address of an input or output on the device."""
+        """Set the GPU address of an input or output."""
         self._check(self._raw.set_tensor_address(name, address), f"the address of '{name}'")
 
     def enqueue(self, stream: int, allocations: Mapping[str, Grow]) -> dict[str, Shape]:

@@ -38,14 +38,14 @@ class Staging:
         return self.device
 
     def upload(self, array: NumpyArray, stream: int) -> None:
-        """Copy an array to the device; the caller may change the array afterwards."""
+        """Start a copy of an array to the GPU; the caller may change the array at once."""
         array = np.ascontiguousarray(array)
         self.reserve(array.nbytes)
         ctypes.memmove(self.host, array.ctypes.data, array.nbytes)
         copy_async(self.device, self.host, array.nbytes, "HostToDevice", stream)
 
     def download(self, nbytes: int, stream: int) -> None:
-        """Start a copy from the device; call :meth:`read` when the stream has finished."""
+        """Start a copy from GPU to host; call :meth:`read` when the stream has finished."""
         copy_async(self.host, self.device, nbytes, "DeviceToHost", stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> NumpyArray:
@@ -55,7 +55,7 @@ class Staging:
         return array
 
     def free(self) -> None:
-        """Free the memory on device and host."""
+        """Free the memory on GPU and host."""
         if self._capacity:
             cuda.call("cudaFree", self.device)
             cuda.call("cudaFreeHost", self.host)

@@ -116,7 +116,7 @@ class TensorrtWrapper(eb.Wrapper):
         self._idle.append(runner)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished all enqueued work."""
+        """Wait until the GPU has finished all enqueued work."""
         with cuda.on_device(self.engine.device.index):
             cuda.call("cudaDeviceSynchronize")
 
