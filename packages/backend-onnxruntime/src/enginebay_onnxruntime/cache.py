@@ -63,7 +63,7 @@ def digest_files(files: Iterable[Path]) -> str:
 
 
 def find_model(entry: Path) -> Path | None:
-    """Return the path of a cache entry's model; None if a file is missing or was changed."""
+    """Return the path of the model in a cache entry; None if a file is missing or was changed."""
     with suppress(OSError):  # without an entry
         if (entry / _DIGEST).read_text(encoding="ascii") == digest_files(_list_contents(entry)):
             return entry / MODEL

@@ -17,8 +17,8 @@ class Monitor:
 
     Attributes:
         interrupted: The exception that stops the build: raised by ``progress``, by writing the
-            engine, or in the thread that waits for the build (a ``KeyboardInterrupt``). Since
-            TensorRT cannot forward exceptions, the build stops at its next step, and then the
+            engine, or in the thread that waits for the build, such as a ``KeyboardInterrupt``.
+            Since TensorRT cannot forward exceptions, the build stops at its next step, and then the
             waiting thread raises the exception.
     """
 

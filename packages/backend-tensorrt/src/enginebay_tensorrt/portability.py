@@ -63,7 +63,7 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
     """Return TensorRT's names of the compute capabilities that the parameters list.
 
-    If the list is empty, TensorRT for RTX builds for Ampere and newer, with fp8 for Ada and newer.
+    If the list is empty, TensorRT for RTX builds for Ampere and newer (for Ada and newer in fp8).
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined
