@@ -1,6 +1,6 @@
 """The cache key of a build, which has a field for everything that determines the built files.
 
-All values are texts, so that a message can list the fields in which two keys differ:
+All values are JSON texts, so that a message can list the fields in which two keys differ:
 ``params.precision`` is ``"fp16"`` in one key and ``"fp32"`` in the other.
 """
 

@@ -33,7 +33,7 @@ class Lookup:
     """The result of looking up one build in the cache.
 
     Attributes:
-        files: The files of an earlier build, copied into the work_dir; None for a miss.
+        files: The files of an earlier build, copied into the request's work_dir; None for a miss.
         missed: The reasons for a miss, one line each.
     """
 
@@ -83,7 +83,7 @@ class Lookup:
 
 
 def _explain_miss(key: Key, store: Store) -> list[str]:
-    """Return the fields in which a key differs from the most similar entry, one line each."""
+    """Return one line with the most similar build, and one for each field in which keys differ."""
     compared = [
         (list_differences(key, entry.about.key), entry.digest)
         for entry in store.entries()
@@ -130,7 +130,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 # Before the backend's implementation: pluggy returns the first result that is not None.
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """Return the files of an earlier build, or None; after None, pluggy calls the backend."""
+    """Return the files of an earlier build, or None, so that pluggy calls the backend."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 

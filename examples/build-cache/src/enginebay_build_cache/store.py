@@ -71,7 +71,7 @@ class Entry(msgspec.Struct, frozen=True):
     Attributes:
         digest: The name of the entry's folder: the digest of the key.
         about: The description of the entry.
-        used: The time of the last use, or of the build, in seconds since 1970.
+        used: The time of the last use, or of the build before a first use, in seconds since 1970.
     """
 
     digest: str
@@ -93,7 +93,7 @@ class Store:
 
     Args:
         root: The folder; it is created with the first entry.
-        limit: The maximum size of all files together, in bytes.
+        limit: The maximum total size of the cached files, in bytes.
     """
 
     def __init__(self, root: Path, limit: int) -> None:
@@ -158,7 +158,7 @@ class Store:
     ) -> None:
         """Store a build's files, and delete old entries to keep the cache below the limit.
 
-        Nothing is stored if the files alone are larger than the limit, or if another process has
+        Nothing is stored if the build's files are larger than the limit, or if another process has
         stored the same build in the meantime.
 
         Raises:

@@ -52,7 +52,7 @@ class Detector(nn.Module):
 
 
 def make_sample(image: Tensor) -> DetDataSample:
-    """Return a sample with mmdet's metadata for an image that was neither resized nor padded."""
+    """Return a sample whose metadata describe the image as neither resized nor padded."""
     from mmdet.structures import DetDataSample
 
     size = (image.shape[-2], image.shape[-1])

@@ -1,4 +1,4 @@
-"""Replaces ``torch.cat``, whose rule for torch.vmap exports a fixed batch size."""
+"""Replaces ``torch.cat``, which is exported with a fixed batch size under torch.vmap."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def import_library() -> ModuleType:
 
 
 class _WithoutOperators(ModuleType):
-    """Replaces mmcv's compiled module; operators missing from ``operators.py`` raise an error."""
+    """Replaces mmcv's compiled module; a call of an operator not in ``operators.py`` fails."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return the model source of mmdet, which imports mmdet to build a model."""
+    """Return, by scheme, the function that imports mmdet and builds a model."""
     from enginebay_mmdet.source import build_detector
 
     return {"mmdet": build_detector}
@@ -23,7 +23,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriters of detectors; an empty set before a detector is built."""
+    """Return the rewriters of detectors; an empty set if this process has built no detector."""
     # Otherwise every export would report rewriters that never fired.
     if "enginebay_mmdet.detector" not in sys.modules:
         return eb.RewriterSet()

@@ -111,9 +111,10 @@ def select_scores(
     topk: int,
     results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, object]:
-    """Return the best scores of a feature level, and their labels, row indices and results.
+    """Return the best scores of a feature level, and the label, row and results of each score.
 
-    Scores below the threshold become 0.
+    Scores of at most ``score_thr`` become 0. ``results`` has tensors, such as boxes, with the same
+    rows as ``scores``.
     """
     classes = scores.shape[1]
     flat = torch.where(scores > score_thr, scores, 0).flatten()
@@ -169,7 +170,7 @@ def suppress_boxes(
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
 def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
-    """Return False; after True, mmdet would import a module that no longer exists."""
+    """Return False: with True, mmdet would import a module that no longer exists."""
     return False
 
 

@@ -179,7 +179,10 @@ def _check_post_processing(section: Iterable[str]) -> None:
 
 
 def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
-    """Fill in missing options of ``test_cfg``; return the number of detections for each image."""
+    """Set the options that ``test_cfg`` lacks; return the number of detections for each image.
+
+    ``section`` is ``post_processing`` of ``codebase_config``.
+    """
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:
         test.setdefault("score_thr", section["score_threshold"])

@@ -99,7 +99,7 @@ def _is_classifier(kind: object) -> bool:
 
 
 def _find_registered(kind: str) -> type | None:
-    """Return the class that mmpretrain registers under a name; None if there is no such class."""
+    """Return the class that mmpretrain registers under the name ``kind``, or None."""
     from mmpretrain.registry import MODELS
 
     registered: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return the model source of mmpretrain, which imports mmpretrain to build a model."""
+    """Return, by scheme, the function that imports mmpretrain and builds a model."""
     from enginebay_mmpretrain.source import build_classifier
 
     return {"mmpretrain": build_classifier, "mmcls": build_classifier}  # its name before version 1
@@ -23,7 +23,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriter of classifiers; an empty set before a classifier is built."""
+    """Return the rewriter of classifiers; an empty set if this process has built no classifier."""
     # Otherwise every export would report a rewriter that never fired.
     if "enginebay_mmpretrain.classifier" not in sys.modules:
         return eb.RewriterSet()

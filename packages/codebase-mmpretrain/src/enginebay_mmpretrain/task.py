@@ -76,7 +76,10 @@ def pipeline_steps(
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, object] | None:
-    """Convert a transform to a task's step with a scaled size; None for unsupported transforms."""
+    """Convert a config's transform to a task's step, whose size is scaled by ``share``.
+
+    The result is None for a transform that a task does not support.
+    """
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (
@@ -95,6 +98,9 @@ def _convert_step(
 
 
 def _scale_size(size: int | Sequence[int], share: tuple[float, float]) -> dict[str, int]:
-    """Return the scaled height and width of a size, which is a number or ``(width, height)``."""
+    """Multiply a size by ``share``, the factors of height and width.
+
+    ``size`` is ``(width, height)``, or one number for both.
+    """
     width, height = (size, size) if isinstance(size, int) else size
     return {"height": round(height * share[0]), "width": round(width * share[1])}

@@ -66,8 +66,8 @@ def _image_input(
 ) -> Record | None:
     """Return the preprocessing of the model's image processor, adapted to an image size.
 
-    The result is plain data; None if the model has no image processor, or if plain data cannot
-    express the processor's code.
+    The result is plain data; None if the model has no image processor, or if a task with the
+    preprocessing does not compute the same pixels as the processor.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -154,7 +154,7 @@ def _settings_with_crop(
 
 
 def _read_sides(size: object) -> dict[str, int]:
-    """Return a size of a processor's settings as a dict, such as ``{"shortest_edge": 256}``."""
+    """Convert a size in a processor's settings to a dict, such as ``{"shortest_edge": 256}``."""
     return size if isinstance(size, dict) else vars(size)
 
 

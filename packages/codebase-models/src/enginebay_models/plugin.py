@@ -1,4 +1,4 @@
-"""The plugin: one model source for each library."""
+"""The plugin: a model source (function that builds a model) for each library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return a model source for each library; a source imports its library to build a model."""
+    """Return, for each library, the function that imports the library and builds a model."""
     from enginebay_models import timm, torchvision, transformers
 
     return {

@@ -50,7 +50,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         check_maps(output, dims, ("a map", "1hw"), ("a map", "11hw"))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return (image file, depth file) pairs; the second is None if there are no depth files."""
+        """Return pairs (image file, depth file); without depth files, (image file, None)."""
         return find_image_pairs(path, (("images", "depth"),), (".png",))
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:

@@ -87,7 +87,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
-        """Return a copy of the task; empty names and dtypes are replaced by those of the model.
+        """Return a copy of the task; names and dtypes that are empty are taken from the model.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -125,7 +125,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return AnnotatedImages(task, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return (image file, annotated boxes) pairs; without annotations, the second is None."""
+        """Return pairs (image file, annotated boxes); without annotations, (image file, None)."""
         boxes = find_annotated_boxes(path, self.classes)
         return super().find_items(path) if boxes is None else boxes
 
@@ -184,7 +184,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     def _class_scores(
         self, outputs: Mapping[str, NumpyArray], score_columns: NumpyArray
     ) -> tuple[NumpyArray, NumpyArray]:
-        """Return scores and class indices, ``boxes×1``, or ``boxes×classes`` if ``every_class``."""
+        """Return scores and class indices; both arrays have the same shape.
+
+        The shape is ``boxes×classes`` if ``every_class`` is True, and ``boxes×1`` otherwise.
+        """
         values = read_finite(outputs, self.scores) if self.scores else score_columns
         if self.labels:
             labels = read_output(outputs, self.labels).reshape(-1, 1).astype(np.int64)

@@ -53,8 +53,8 @@ def open_label_map(path: Path, size: tuple[int, int]) -> NumpyArray:
     """Read an image file whose pixels are numbers, such as class indices or depths.
 
     Args:
-        path: A grey image with 8 or 16 bits per pixel, or an image with a palette, whose indices
-            are then the numbers.
+        path: A grey image with 8 or 16 bits per pixel, or an image with a palette; then the numbers
+            are the palette indices of the pixels.
         size: The expected width and height in pixels.
 
     Returns:

@@ -25,7 +25,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         mean: The mean, subtracted after scaling: one number for each channel, or one for all.
         std: The standard deviation, the divisor: one number for each channel, or one for all.
         layout: The order of the input's axes: ``NCHW`` or ``NHWC``.
-        dtype: The input's dtype by NumPy's name; empty for the dtype of the model's input.
+        dtype: NumPy's name of the input's dtype; empty for the dtype of the model's input.
             ``uint8`` requires scale 1, mean 0 and std 1.
     """
 
@@ -57,7 +57,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
 
     def place(self, width: int, height: int) -> Placement:
-        """Return the position in the network's input of an image of ``width``×``height`` pixels."""
+        """Return where an image of ``width``×``height`` pixels lies in the network's input."""
         placed = Placement(width, height)
         for step in self.steps:
             placed = step.place(placed)
@@ -65,7 +65,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """The height and width of the network's input; None if they depend on the image."""
+        """The height and width of the network's input; None if the image determines the size."""
         # Steps that preserve the aspect ratio have different results for these extreme images.
         tall, wide = self.place(1, 999), self.place(999, 1)
         sizes = {(placed.height, placed.width) for placed in (tall, wide)}

@@ -45,7 +45,7 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return (image file, expected file) pairs; without expected files, the second is None."""
+        """Return pairs (image file, expected file); without expected files, (image file, None)."""
         return find_image_pairs(path, (("lr", "hr"), ("input", "target")))
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:

@@ -30,7 +30,7 @@ class TruePoints(NamedTuple):
 
     Attributes:
         points: ``K×3``: x and y in pixels of the image, and visibility (0 for unknown positions).
-        area: The area of the body's outline in pixels; the area of the box if that is unknown.
+        area: The area of the body's outline in pixels; the area of its box without an outline.
     """
 
     points: NumpyArray
@@ -74,7 +74,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         check_classes(self.classes, output, [dims[1]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each body's image file and annotation; without a COCO file, None as annotation."""
+        """Return pairs (image file, annotated body); without a COCO file, (image file, None)."""
         coco = read_coco_file(path)
         if coco is None:
             return super().find_items(path)
@@ -90,7 +90,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         return [(coco.images[body.image_id], body) for body in bodies]
 
     def read_truth(self, image: PilImage, annotation: CocoObject) -> tuple[PilImage, TruePoints]:
-        """Cut a body out of the image; return this part, and the body's points relative to it."""
+        """Cut a body out of the image; return this part, and the points in pixels of the part."""
         left, top, width, height = annotation.bbox
         # A file may lack the area of an outline.
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
@@ -128,7 +128,10 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         ]
 
     def paint_results(self, image: PilImage, results: Sequence[Keypoint]) -> PilImage:
-        """Paint points with a score of at least ``threshold``, and lines; return the image."""
+        """Paint the points and the skeleton's lines on an image; return the image.
+
+        Points with a score below ``threshold`` are omitted together with their lines.
+        """
         points = {
             point.index: (point.x, point.y) for point in results if point.score >= self.threshold
         }

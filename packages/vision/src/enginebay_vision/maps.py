@@ -17,7 +17,7 @@ _MAX_VALUES_AT_ONCE = 1 << 22
 
 
 class PixelPositions(NamedTuple):
-    """The positions of an image's pixel centres in a map, in units of map entries.
+    """The positions of an image's pixel centres in a map, counted in entries of the map.
 
     Attributes:
         rows: The position of each row of pixels; 0 is the centre of the map's first row.

@@ -68,7 +68,7 @@ class Segment(msgspec.Struct, frozen=True):
     Attributes:
         name: The class name; the class index as text if the task has no class names.
         index: The class index.
-        share: The share of pixels with this class, from 0 to 1, without cropped pixels.
+        share: The share of pixels with this class, from 0 to 1; cropped pixels are not counted.
     """
 
     name: str

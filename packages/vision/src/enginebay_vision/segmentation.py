@@ -54,7 +54,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
             check_classes(self.classes, output, [dims[self.image.layout.index("C")]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return (image file, mask file) pairs; the second is None if there are no mask files."""
+        """Return pairs (image file, mask file); without mask files, (image file, None)."""
         return find_image_pairs(
             path, (("images", "annotations"), ("JPEGImages", "SegmentationClass")), (".png",)
         )

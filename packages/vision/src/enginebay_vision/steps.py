@@ -42,7 +42,7 @@ class Resize(
             ``contain`` to the largest size that fits into the target size.
         rounding: The rounding of the side that is computed from the aspect ratio: ``down``, or
             ``nearest``, which rounds halves to even numbers.
-        interpolation: The interpolation by the name of Pillow's filter.
+        interpolation: The name of Pillow's filter.
         antialias: True to widen the filter when an image becomes smaller, like Pillow; False to
             interpolate between adjacent pixels, like OpenCV. ``bicubic`` and ``lanczos`` require
             True, and ``nearest`` ignores this option.
@@ -68,7 +68,7 @@ class Resize(
             )
 
     def place(self, image: Placement) -> Placement:
-        """Return the original image's position after this step, given the position before."""
+        """Return the original image's position after this step, from its position before it."""
         width, height = self._target_size(image.width, image.height)
         x, y = width / image.width, height / image.height
         return Placement(
@@ -98,10 +98,10 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         height: The height of the result in pixels.
         width: The width of the result in pixels.
         at: The part of the image to use: ``middle``, or ``corner`` for the upper left corner.
-        rounding: The half of an odd number of pixels that is cropped or padded at the left and at
-            the top. ``nearest``: crop the even half, pad the smaller half, like torchvision.
-            ``down``: crop the smaller half, pad the larger half, like transformers without
-            torchvision.
+        rounding: How many of an odd number of pixels, such as 5 = 2 + 3, are cropped or padded at
+            the left and at the top. ``nearest``: crop the even part, pad the smaller part, like
+            torchvision. ``down``: crop the smaller part, pad the larger part, like transformers
+            without torchvision.
         fill: The colour of the padding: red, green and blue from 0 to 255.
 
     Example:
@@ -121,7 +121,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
             raise UsageError(f"Crop: 'fill' is {self.fill}; expected three numbers from 0 to 255")
 
     def place(self, image: Placement) -> Placement:
-        """Return the original image's position after this step, given the position before."""
+        """Return the original image's position after this step, from its position before it."""
         left = self._crop_offset(image.width, self.width)
         top = self._crop_offset(image.height, self.height)
         return image._replace(
@@ -129,7 +129,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         )
 
     def _crop_offset(self, size: int, target: int) -> float:
-        """Return the position of the image's left or upper edge; negative if cropped."""
+        """Return the left or upper edge of the image in the result; negative if it is cropped."""
         if self.at == "corner":
             return 0.0
         if self.rounding == "down":

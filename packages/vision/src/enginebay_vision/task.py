@@ -67,7 +67,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return AnnotatedImages(self, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return (image file, annotation) pairs; without annotations, the second is None."""
+        """Return pairs (image file, annotation); without annotations, (image file, None)."""
         return [(file, None) for file in find_images(path)]
 
     def read_truth(self, image: PilImage, annotation: Any) -> tuple[PilImage, object]:
@@ -142,7 +142,7 @@ class OneOutputTask(Task, frozen=True, kw_only=True):
     output: str = ""
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
-        """Return a copy of the task; empty names and dtypes are replaced by those of the model.
+        """Return a copy of the task; names and dtypes that are empty are taken from the model.
 
         Raises:
             UsageError: The task does not fit the model.

@@ -27,13 +27,13 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
     """Text recognition: the model reads one line of text from an image.
 
     Attributes:
-        classes: The characters, in the model's order, without the special entry.
+        classes: The characters, in the model's order, without the blank or end symbol.
         output: The output, ``1×T×C`` or ``T×1×C``, with a score for each position and character;
-            empty for the model's first output. C includes the special entry.
+            empty for the model's first output. C is the number of ``classes`` plus 1.
         decoding: ``ctc`` merges equal neighbours and removes blanks; ``attention`` ends the text at
             the first end symbol.
-        special: The index of the special entry in the output: CTC's blank, or the end symbol of
-            attention; -1 for the last index.
+        special: The index of CTC's blank, or of the end symbol of ``attention``, on the axis C; -1
+            for the last index.
         activation: The function that converts scores to probabilities: ``softmax``, ``sigmoid``, or
             ``none`` if they are probabilities already.
     """
@@ -61,7 +61,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return (image file, text) pairs from a ``.txt`` file; without it, the second is None."""
+        """Return pairs (image file, text); without a ``.txt`` file, (image file, None)."""
         lines = find_text_lines(path)
         return super().find_items(path) if lines is None else lines
 

@@ -125,7 +125,11 @@ class Layout(NamedTuple):
     def describe_difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
     ) -> str:
-        """Return a text on how shapes differ; it is empty if only the numbers of rows differ."""
+        """Describe a difference of the outputs' shapes, or return an empty text.
+
+        The number of rows may differ between ``expected`` and ``found``, but not between the
+        outputs in ``found``.
+        """
         for name, values in expected.items():
             is_first = name == self.names[0]
             target, actual = values.shape, found[name].shape
@@ -195,5 +199,5 @@ class Layout(NamedTuple):
 
 
 def _drop_last_axis(values: NumpyArray, leading: tuple[int, ...]) -> NumpyArray:
-    """Return the values without the last axis if their shape is ``(*leading, 1)``."""
+    """Remove the last axis of the values if their shape is ``(*leading, 1)``."""
     return values[..., 0] if values.shape == (*leading, 1) else values

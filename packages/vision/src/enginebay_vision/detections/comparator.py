@@ -29,11 +29,14 @@ class Detections:
     differences.
 
     An unmatched box is excused if its score is near the model's score threshold, since a rounding
-    error may move the score across the threshold. The threshold is not known, but it is at most the
-    lowest score in any sample. So a score is near if it differs from the lowest matched score by at
-    most the tolerance, and if no sample has a score below this range. A correct engine finds at
-    least half of the boxes near the threshold. So if there are more such expected (or found) boxes
-    than matched boxes with scores in this range, none of them is excused.
+    error may move the score across the threshold. The threshold is not known; the lowest matched
+    score is its estimate. A score is near if it differs from the estimate by at most the tolerance.
+    A box with a near score is nevertheless not excused in three cases:
+
+    - The box is within the tolerance of a box that has another match. Then it is a duplicate.
+    - A sample has a score below the range of near scores. Then the threshold is lower as well.
+    - More unmatched than matched boxes have near scores, whereas a correct engine finds at least
+      half of the boxes near the threshold. Expected and found boxes are counted separately.
 
     Args:
         argument: The minimum intersection over union of a pair, as text; empty for 0.5.
@@ -91,10 +94,10 @@ class Detections:
 
 
 def _box_intervals(expected: Boxes, found: Boxes, tolerance: _Tolerance) -> Iterator[NumpyArray]:
-    """Yield starts and ends of boxes on the x axis: two arrays of expected, two of found boxes.
+    """Yield intervals on the x axis: starts and ends of expected, then of found boxes.
 
-    The intervals are widened by the tolerance. Intervals of boxes of different images or labels
-    never touch.
+    The intervals are widened by the tolerance, and shifted so that intervals of boxes with
+    different images or labels never touch.
     """
     boxes = np.concatenate([expected.boxes, found.boxes])
     if not len(boxes):
@@ -207,9 +210,13 @@ class _Matching:
         )
 
     def _find_excused(self, boxes: Boxes, paired: NumpyArray, possible: NumpyArray) -> NumpyArray:
-        """Return the unmatched rows that are excused because of a score near the threshold.
+        """Return the rows of excused boxes: unmatched boxes with a score near the threshold.
 
-        A score is near if it is within the tolerance of the lowest matched score.
+        Args:
+            boxes: The expected boxes, or the found boxes.
+            paired: The rows of boxes that have a partner.
+            possible: The rows of boxes for which a partner within the tolerance exists, although
+                it may be the partner of another box.
         """
         none = np.zeros(0, np.int64)
         if boxes.scores is None or self.expected.scores is None or not self.within.any():
@@ -272,9 +279,12 @@ class _Matching:
         )
 
     def _find_worst(self) -> tuple[str, float]:
-        """Describe the worst unmatched box or, if all match, the worst pair; return text and error.
+        """Return a description of the worst difference, and the error of this difference.
 
-        The error is the difference of a pair divided by the tolerance, or 0 for an unmatched box.
+        The worst difference is the unmatched expected box with the highest score. If there is none,
+        it is the unmatched found box with the highest score, and otherwise the pair with the
+        largest ratio of coordinate difference to tolerance. The error of a pair is this ratio; the
+        error of an unmatched box is 0.
         """
         for boxes, alone, name in (
             (self.expected, self.alone[0], "expected"),
@@ -299,7 +309,10 @@ class _Matching:
         return text, float(errors[at])
 
     def _describe_nearest(self, boxes: Boxes, row: int) -> str:
-        """Return a text about the box in the other set that overlaps this row's box most."""
+        """Describe which box of the other side overlaps the unmatched box ``boxes[row]`` most.
+
+        The other side is the found boxes if ``boxes`` are the expected boxes, and vice versa.
+        """
         others = self.found if boxes is self.expected else self.expected
         if not len(others):
             return " has no match"
@@ -313,7 +326,10 @@ class _Matching:
 
 
 def _add_column_indices(indices: NumpyArray, columns: Sequence[int]) -> NumpyArray:
-    """For each pair of row and column, return the indices of the row, followed by the column."""
+    """Return an index for each element of a table: the row's indices, then the column.
+
+    ``indices`` contains the indices of each row; each row has an element in each of ``columns``.
+    """
     repeated = np.repeat(indices, len(columns), axis=0)
     return np.column_stack([repeated, np.tile(list(columns), len(indices))]).astype(np.int64)
 

@@ -64,7 +64,7 @@ class AveragePrecision(ImageMetric):
         self.merge_state({"found": [rows], "true": true})
 
     def merge_state(self, state: Mapping[str, Any]) -> None:
-        """Add the images of another metric of the same type, whose state is ``state``."""
+        """Add the images of another metric of the same type; ``state`` is that metric's state."""
         self.metric_state = {
             "found": [*self.metric_state["found"], *state["found"]],
             "true": sum_counts(self.metric_state["true"], state["true"]),

@@ -55,8 +55,8 @@ class SumRatio(ImageMetric):
     """Computes a quotient of two sums over all images, such as the edits per character.
 
     Args:
-        measure: The function that computes an image's terms of the two sums, from the task's
-            results and the target.
+        measure: The function that computes the two numbers that an image adds to the sums, from
+            the task's results and the target.
         kind: The kind of task whose results the metric measures.
         higher_is_better: True if a larger quotient is better; False for errors.
     """
@@ -77,7 +77,7 @@ class SumRatio(ImageMetric):
         self.metric_state: dict[str, float] = {"sum": 0.0, "count": 0}
 
     def add_image(self, results: Any, target: Target) -> None:
-        """Add an image's terms to the two sums."""
+        """Add an image's two numbers to the sums."""
         total, count = self._measure(results, target)
         self.merge_state({"sum": float(total), "count": count})
 
@@ -103,7 +103,10 @@ def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float
 
 
 def _compare_depths(results: FoundMap[DepthRange], target: Target) -> tuple[NumpyArray, NumpyArray]:
-    """Return the predicted and the true depths of all pixels where both are known."""
+    """Return the predicted and the true depths of all pixels where both are known.
+
+    For a task with relative depths, the predicted depths are first fitted to the true depths.
+    """
     is_known = (target.truth > 0) & np.isfinite(results.array)
     if not is_known.any():
         raise InputError("no pixel has both a true and a predicted depth")
