@@ -1,4 +1,4 @@
-"""The plugin: a source of models, and the rewriters that these models need."""
+"""The plugin: a model source (function that builds a model), and rewriters of its models."""
 
 from __future__ import annotations
 

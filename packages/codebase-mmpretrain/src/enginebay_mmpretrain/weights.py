@@ -19,7 +19,7 @@ def load_published(network: nn.Module, address: str | None, name: str) -> None:
     Args:
         network: The classifier.
         address: The URL of the weights; None without published weights. OpenMMLab's file names end
-            with the first digits of the SHA-256, which are checked.
+            with the first digits of the file's SHA-256; these digits are checked.
         name: The name of the model for error messages.
 
     Raises:

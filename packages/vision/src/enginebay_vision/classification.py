@@ -41,7 +41,7 @@ class ImageClassification(OneOutputTask, frozen=True, kw_only=True, tag="image-c
         check_classes(self.classes, output, dims[1:] or dims, extra=0)
 
     def preparation(self) -> object:
-        """Return a key; two tasks with equal keys prepare the same inputs and targets."""
+        """Return a key of the preparation: equal keys mean that inputs and targets are the same."""
         # Only the class names, which number the folders: the activation changes no input.
         return msgspec.structs.replace(self.image, input="", dtype=""), self.classes
 

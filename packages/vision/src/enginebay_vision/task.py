@@ -53,7 +53,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {self.image.input: make_input_array(self.image, image)}
 
     def preparation(self) -> object:
-        """Return a key; two tasks with equal keys prepare the same inputs and targets."""
+        """Return a key of the preparation: equal keys mean that inputs and targets are the same."""
         # Without the input's name and dtype, which may differ between two models.
         image = msgspec.structs.replace(self.image, input="", dtype="")
         return msgspec.structs.replace(self, image=image)

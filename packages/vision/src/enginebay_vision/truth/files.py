@@ -57,7 +57,7 @@ def find_image_pairs(
 
 
 def find_only_file(files: Sequence[Path], folder: Path) -> Path | None:
-    """Return the only one of a folder's annotation files; None if there are no such files.
+    """Return the only file in ``files``, the annotation files of ``folder``; None without files.
 
     Raises:
         InputError: There are several files.
