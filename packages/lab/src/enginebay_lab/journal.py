@@ -46,7 +46,7 @@ class Journal:
 
         Args:
             resume: Accept a file that already exists.
-            hint: The hint of the UsageError.
+            hint: What to type if the file exists, for the hint of the UsageError.
 
         Raises:
             UsageError: The file exists and ``resume`` is False.
@@ -168,7 +168,7 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
 
 
 def similar_file(path: Path) -> str | None:
-    """Return a hint with the existing file of the most similar name; None without such a file."""
+    """Return a hint that names the existing file with a similar name; None without such a file."""
     # exists(): glob() lists broken links too.
     close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

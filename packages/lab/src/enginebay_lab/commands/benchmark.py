@@ -106,10 +106,10 @@ def _parse_numbers(text: str) -> tuple[int, ...]:
 
 
 def run(args: Namespace) -> int:
-    """Measure the artifacts, and print a row for each.
+    """Measure the artifacts, and print a result row for each.
 
     Returns:
-        1 if a row could not be measured, else 0.
+        1 if a measurement failed, else 0.
     """
     import msgspec
 
@@ -147,7 +147,7 @@ def run(args: Namespace) -> int:
 
 
 def _find_model(artifacts: list[Path]) -> str:
-    """Return the model's name from the first artifact whose model still exists."""
+    """Of the models that the artifacts record, return the name of the first that still exists."""
     from enginebay import open_artifact
 
     for artifact in artifacts:

@@ -108,7 +108,8 @@ def run(args: Namespace) -> int:
     """Compare, and print a row for each backend and precision.
 
     Returns:
-        1 if a row has no artifact, since it failed or its mismatch is not allowed; else 0.
+        1 if a combination of backend and precision has no artifact, because the deployment
+        failed or the mismatch is not allowed; else 0.
     """
     from enginebay import VerifyOptions
     from enginebay.commands import progress

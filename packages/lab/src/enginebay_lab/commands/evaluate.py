@@ -88,7 +88,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Evaluate the artifacts, and print the rows.
+    """Evaluate the artifacts, and print a row for each artifact and metric.
 
     Returns:
         1 if an engine failed or a metric dropped by more than ``--max-drop``, else 0.

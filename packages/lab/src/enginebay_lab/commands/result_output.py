@@ -60,9 +60,9 @@ def print_result(args: Namespace, result: Result, *artifacts: object, **more: ob
 
     Args:
         args: The parsed command line.
-        result: The result.
+        result: What the command measured or found.
         artifacts: Artifacts to include in the report.
-        **more: Additional fields of the JSON document.
+        **more: Additional fields of the JSON document that ``--json`` prints.
     """
     if args.json:
         print_json(result.to_dict() | more)

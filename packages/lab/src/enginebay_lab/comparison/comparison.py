@@ -46,8 +46,8 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         size: The total size of the artifact's files in bytes; None if there is no artifact.
         seconds: The duration of the deployment in seconds.
         notes: Notes of the deployment, see :class:`enginebay.Deployment`.
-        speed: The artifact's row in the benchmark, in which the first measured artifact is the
-            baseline; None if the artifact was not measured.
+        speed: The artifact's row in the benchmark; None if the artifact was not measured. The
+            baseline of the benchmark is the first measured artifact.
     """
 
     backend: str
@@ -118,7 +118,7 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a table of all rows, the reason if a row is not verified, and the fastest rows."""
+        """Yield a table of all rows, the reasons of unverified rows, and the fastest rows."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)

@@ -111,7 +111,7 @@ def bind_root(
     The ``Piece`` is a submodel that runs one module call: here, the call of the whole model.
 
     Args:
-        source: The model.
+        source: The artifact's model.
         opened: The artifact.
         inputs: The inputs by their names in the artifact; None for the model's example inputs.
 

@@ -214,9 +214,9 @@ def match_deployed_nodes(
         around: The module's path.
 
     Returns:
-        One node for each name. Nodes with the same operator and module path are matched in their
-        order. If the two graphs have different numbers of such nodes, the node of the module's
-        graph is returned instead.
+        One node for each name. Among the nodes with the same operator and module path, the first
+        of one graph is matched with the first of the other, and so on. If the two graphs have
+        different numbers of such nodes, the node of the module's graph is returned instead.
     """
     return [_match_deployed_node(whole, piece, name, around) for name in names]
 

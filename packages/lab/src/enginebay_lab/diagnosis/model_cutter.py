@@ -106,7 +106,7 @@ class ModelCutter:
                 yield inner
 
     def _cut_call(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
-        """Return a piece (submodel) that runs a call; if possible, inner calls are left out of it.
+        """Return a piece (submodel) that runs a call; if possible, the piece runs no inner calls.
 
         Return None if the call raises an exception when it runs outside the model, or returns a
         different result than inside the model.

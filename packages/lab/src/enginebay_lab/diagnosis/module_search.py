@@ -177,7 +177,10 @@ class ModuleSearch:
         )
 
     def _first_comparison(self, key: Key) -> OutputComparison | None:
-        """Return the accumulated comparison of a call or, if missing, of the first wrong call."""
+        """Return the accumulated comparison of a call or, if missing, of the first wrong call.
+
+        Accumulated: the engine ran the model from its inputs up to the call.
+        """
         wrong = (other for other in self._call_order() if other in self._wrong_calls())
         return self._accumulated.get(key) or self._accumulated.get(next(wrong, key))
 
@@ -275,7 +278,10 @@ class ModuleSearch:
     # -- alone ------------------------------------------------------------------------------------
 
     def _plan_rounds(self) -> Iterator[list[Key]]:
-        """Yield lists of calls to run alone; the first list contains the first wrong call."""
+        """Yield lists of module calls that an engine is to run without the rest of the model.
+
+        The first list contains the first wrong call.
+        """
         # Without the model itself: as a whole, it is wrong alone in any case.
         wrong = [key for key in self._call_order() if key in self._wrong_calls() and key[0]]
         if not wrong:

@@ -49,8 +49,8 @@ class NodeSearch(NamedTuple):
             output: The name of a wrong output of the graph.
 
         Returns:
-            The node; None if an engine of only the nodes that compute this output is right, or
-            cannot be built.
+            The node. None if the output is right in an engine that computes only this output, or
+            if no such engine can be built or run.
         """
         order = self.graph.measurable_nodes(output, self.values)
         if not order or (accumulated := self._compare_range(order[-1], 0)) is None:

@@ -116,7 +116,7 @@ class StandIn(nn.Module):
 
     Args:
         module: The replaced module.
-        calls: Replays the calls of the replaced module.
+        calls: The recorded calls of the replaced module, whose results are returned.
     """
 
     def __init__(self, module: nn.Module, calls: InnerCalls) -> None:

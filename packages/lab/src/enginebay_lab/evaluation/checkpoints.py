@@ -36,7 +36,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         count: The number of items in ``totals``, which are the first items of the data set.
         digest: The digest of the inputs and targets of these ``count`` items.
         totals: The merged results on these ``count`` items.
-        shards: The results on ranges of later items, which cannot be merged into ``totals`` yet.
+        shards: The results on later ranges of items. They are not merged yet, because a range is
+            incomplete, or items before it are missing.
     """
 
     key: str
@@ -58,7 +59,8 @@ class EvaluationJournal(Journal):
         rows: The rows of an earlier run that have no error, by the rows' keys.
 
     Raises:
-        UsageError: The file exists and ``resume`` is False, or a line of the file is not a row.
+        UsageError: The file exists and ``resume`` is False, or a line of the file is not a
+            result row.
         OSError: The file cannot be written.
     """
 
@@ -108,7 +110,8 @@ class EvaluationJournal(Journal):
             count: The number of items in ``totals``.
             digest: The digest of the inputs and targets of these ``count`` items.
             totals: The merged results on the first ``count`` items of the data set.
-            shards: The results on ranges of later items, which cannot be merged into ``totals``.
+            shards: The results on later ranges of items. They are not merged yet, because a range
+                is incomplete, or items before it are missing.
 
         Raises:
             EnginebayError: The disk is full or read-only; the earlier checkpoint stays.

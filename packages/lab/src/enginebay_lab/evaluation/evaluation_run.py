@@ -27,13 +27,14 @@ class EvaluationRun:
 
     Attributes:
         subjects: The artifacts.
-        sources: The metrics.
+        sources: The objects that build the metrics, one for each metric.
         data: The items, split or batched as the artifacts' inputs require.
         journal: The result file and the checkpoint; None to write no file.
         model_digest: A digest of the model's weights and source file; empty until the model is
-            loaded, and without a journal.
-        inputs: The inputs of all artifacts; ``dims`` is None where the artifacts differ.
-        outputs: The outputs of all artifacts; ``dims`` is None where the artifacts differ.
+            loaded, and if no result file is written.
+        inputs: The specs of the inputs, which all artifacts share; ``dims`` is None for an input
+            whose dimensions differ between the artifacts.
+        outputs: The specs of the outputs, with ``dims`` as in ``inputs``.
     """
 
     subjects: Sequence[EvaluationSubject]

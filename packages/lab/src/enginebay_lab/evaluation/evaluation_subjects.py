@@ -90,7 +90,9 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
 def common_specs(
     subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
 ) -> tuple[TensorSpec, ...]:
-    """Return the specs of the inputs or outputs; ``dims`` is None where the artifacts differ.
+    """Return the specs of the inputs or outputs, which all artifacts share.
+
+    In a spec, ``dims`` is None if the dimensions differ between the artifacts.
 
     Raises:
         UsageError: The names or dtypes of two artifacts differ.

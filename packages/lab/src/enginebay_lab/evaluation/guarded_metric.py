@@ -30,7 +30,7 @@ class GuardedMetric:
     Each instance measures the outputs of one artifact, or of PyTorch.
 
     Args:
-        source: The source that builds the metric.
+        source: The metric's :class:`MetricSource`, which builds new instances of the metric.
         data: The data set's name in messages.
 
     Attributes:
@@ -54,7 +54,7 @@ class GuardedMetric:
         Args:
             number: The item's index in the data set's source.
             outputs: The model's only output, or a dict of several outputs by name.
-            target: The item's target; or PyTorch's outputs, an array or a dict like ``outputs``.
+            target: The item's target; or PyTorch's outputs, in the same form as ``outputs``.
 
         Raises:
             InputError: The target is missing, or does not fit the outputs.
@@ -120,7 +120,7 @@ class GuardedMetric:
 
     @property
     def state(self) -> object:
-        """A copy of the metric's state for :meth:`merge`; if states cannot be merged, the metric.
+        """A copy of the metric's state for :meth:`merge`; the metric itself if it cannot be merged.
 
         Raises:
             MetricError: The metric raised.
@@ -131,7 +131,7 @@ class GuardedMetric:
             return deepcopy(self._metric.metric_state)  # reset() may empty the original
 
     def reset(self) -> None:
-        """Remove all items from the metric; do nothing if its states cannot be merged.
+        """Remove all items from the metric; do nothing if the metric's states cannot be merged.
 
         Raises:
             MetricError: The metric raised.

@@ -31,7 +31,7 @@ _BUILT_IN: dict[str, Callable[[], object]] = {
 
 
 class MetricSource(NamedTuple):
-    """Builds instances of one metric, one for each artifact.
+    """Builds the instances of one metric; each artifact gets a new instance.
 
     Attributes:
         name: The metric's name in results and messages.

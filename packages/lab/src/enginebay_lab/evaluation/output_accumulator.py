@@ -32,10 +32,11 @@ class AccumulatorState(msgspec.Struct, frozen=True):
         count: The number of items.
         agreed: The number of items whose decisions (argmax or integer outputs) equal PyTorch's.
         decided: The number of items that have decisions.
-        worst: Pairs (distance, negated index) of the items that differ most from PyTorch's outputs.
+        worst: A pair (distance, negated item index) for each of the items whose outputs differ most
+            from PyTorch's.
         errors: The errors of metrics that raised, by the metrics' names.
-        metrics: The states of the other metrics by name; the metric object itself if states of this
-            metric cannot be merged.
+        metrics: The states of the other metrics by name; instead of a state that cannot be merged,
+            the metric object itself.
     """
 
     count: int
@@ -50,7 +51,7 @@ class OutputAccumulator:
     """Accumulates the results of one artifact or of PyTorch: metrics, agreement and worst items.
 
     Args:
-        sources: The metrics.
+        sources: The objects that build the metrics, one for each metric.
         data: The data set's name in messages.
         record_errors: Record the error of a metric that raises, and continue without this metric;
             if False, raise the error.

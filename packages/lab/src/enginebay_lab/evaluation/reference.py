@@ -28,10 +28,10 @@ SMALL_MODEL_PARAMETERS, SMALL_ITEM_BYTES = 1 << 20, 1 << 16
 
 
 class TorchModel:
-    """A PyTorch model for dicts of arrays, whose keys are the names of the artifacts' tensors.
+    """Runs a PyTorch model on dicts of arrays; the keys are the names of the artifacts' tensors.
 
     Args:
-        source: The model.
+        source: The loaded model, and where it comes from.
         runner: The function that runs the model on the inputs of one item.
     """
 
@@ -71,7 +71,7 @@ class TorchModel:
 
 @contextmanager
 def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
-    """Yield a PyTorch model bound to an evaluation's inputs; on exit, restore the model.
+    """Yield a PyTorch model bound to an evaluation's inputs; on exit, restore the model's state.
 
     Raises:
         ModelSourceError: The model does not exist.

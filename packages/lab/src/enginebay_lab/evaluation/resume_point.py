@@ -50,7 +50,9 @@ def resume_in_order(
 def load_checkpoint(
     run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
 ) -> tuple[TotalAccumulator, ItemReader, list[Shard]]:
-    """Load an earlier run's checkpoint, unless the items of its merged results have changed.
+    """Load the checkpoint of an earlier run, unless items have changed since that run.
+
+    Only the items of the merged results are checked for changes.
 
     Args:
         run: The evaluation.
@@ -59,8 +61,8 @@ def load_checkpoint(
 
     Returns:
         The merged results of the first items; a reader that has read these items; and the results
-        of later shards, whose items are not checked yet. Without a valid checkpoint, no results and
-        a reader at the first item.
+        of later shards (ranges of items), whose items are not checked yet. Without a valid
+        checkpoint, there are no results, and the reader is at the first item.
     """
     totals = TotalAccumulator(run, subjects, has_model=has_model)
     reader = ItemReader(run.data, run.inputs)

@@ -32,7 +32,7 @@ class ShardTask(msgspec.Struct, frozen=True):
 
     Attributes:
         job: The description of the evaluation.
-        start: The index of the first item, a multiple of the number of items in a shard.
+        start: The index of the first item, which begins a shard (range of ``SHARD_ITEMS`` items).
         stop: The index after the last item.
     """
 

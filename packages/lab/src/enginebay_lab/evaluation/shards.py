@@ -26,7 +26,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     """The results of an evaluation on a range of items.
 
     Attributes:
-        start: The index of the first item in the data set.
+        start: The index, in the data set, of the range's first item.
         items: The digests of the items in the range.
         reference: PyTorch's results; None without a model.
         artifacts: The results of the artifacts whose engines did not fail, by the artifacts' names.

@@ -94,7 +94,7 @@ class _Child:
         self._timer: threading.Timer | None = None
 
     def call_function(self, function: str, data: bytes, end: float) -> tuple[bytes, int | None]:
-        """Return the function's result, and the child's resident memory in bytes."""
+        """Call a function in the child; return the result, and the child's memory in bytes."""
         if self._timer is not None:
             self._timer.cancel()
         if self._is_new:

@@ -37,10 +37,10 @@ class TaskFault(msgspec.Struct, frozen=True):
     """The reason why a task has no result.
 
     Attributes:
-        kind: The kind of failure.
+        kind: What failed: the worker, the child process, the function or the reply.
         reason: The failure as a sentence.
         hint: What to type next; empty if nothing helps.
-        error: The name of the error class in :mod:`enginebay.errors` that the function raised;
+        error: The class name in :mod:`enginebay.errors` of the exception that the function raised;
             empty for every other failure.
     """
 
@@ -50,7 +50,7 @@ class TaskFault(msgspec.Struct, frozen=True):
     error: str = ""
 
     def to_error(self) -> EnginebayError:
-        """Return an exception of the class that the function raised, or an ``EnginebayError``."""
+        """Return an exception of the class in ``error``; without one, an ``EnginebayError``."""
         # The reply comes from another machine: an unknown class name must not fail here.
         kind = getattr(errors, self.error, None)
         if isinstance(kind, type) and issubclass(kind, EnginebayError):
@@ -68,7 +68,7 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
         fault: The reason why there is no value; None if the task succeeded.
         host: The name of the machine that ran the task; empty if unknown.
         attempts: The number of starts of the task, as far as the executor reports them.
-        seconds: The duration on the worker.
+        seconds: How long the task ran on the worker, in seconds.
     """
 
     key: str = ""

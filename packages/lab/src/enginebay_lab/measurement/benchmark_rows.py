@@ -126,7 +126,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         agreement: How well the windows agree.
         ratio: The speed relative to the baseline, compared round by round; None for the baseline
             itself, and if the windows of the artifact or of the baseline do not agree.
-        receipt: The engine, device and precision that ran.
+        receipt: The engine, device and precision that were used.
         notes: Reasons why the measurements may be unreliable.
         windows: The windows, in order.
         quantiles: The quantiles of the duration of a call at 0, 1, 2 … 100 %, in seconds.

@@ -1,6 +1,7 @@
-"""Interleaved measurement: in each round, each subject runs a short window, in changing order.
+"""Interleaved measurement: in each round, every benchmark subject runs for a short window.
 
-A window is a group of timed calls.
+A subject is an artifact or a PyTorch model, and a window is a group of timed calls. The order of
+the subjects changes from round to round.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class InterleavedRun:
     ) -> list[BenchmarkRow]:
         """Measure rounds until each subject's windows agree or its time is up; return the rows.
 
-        A window is a group of timed calls. Subjects whose windows already agree are measured in
-        further rounds too, so that these rounds compare all subjects.
+        A subject is an artifact or a PyTorch model; a window is a group of timed calls. Subjects
+        whose windows already agree are measured in further rounds too, so that these rounds compare
+        all subjects.
 
         Args:
             seconds: The time limit in seconds for each subject, including warm-up. At least six

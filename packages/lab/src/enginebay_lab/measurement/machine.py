@@ -36,8 +36,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         system: The operating system and its version.
         python: The version of Python.
         enginebay: The version of Enginebay.
-        environment: The values of environment variables that affect the threads of engines, by
-            name; without variables that are not set.
+        environment: The environment variables that are set and affect the threads of engines:
+            values by name.
         load: The load average of the last minute; None if the system does not report it.
     """
 

@@ -48,11 +48,13 @@ def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
 def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
     """Return a subject's speed relative to the baseline; None with fewer than six common rounds.
 
-    The value is the median of the ratios in all common rounds, because a disturbance of a round
-    slows both subjects. The confidence interval is that of the sign test: the ends are two of the
-    ratios, and the interval holds for any distribution (Conover, Practical Nonparametric
-    Statistics, 3rd edition, section 3.2). The test assumes independent rounds, so the interval does
-    not cover a disturbance that lasts for many rounds and slows one subject more than the other.
+    In a common round, both the subject (an artifact or a PyTorch model) and the baseline have a
+    window (group of timed calls). The value is the median of the ratios in all common rounds,
+    because a disturbance of a round slows both. The confidence interval is that of the sign test:
+    the ends are two of the ratios, and the interval holds for any distribution (Conover, Practical
+    Nonparametric Statistics, 3rd edition, section 3.2). The test assumes independent rounds, so the
+    interval does not cover a disturbance that lasts for many rounds and slows one subject more than
+    the other.
     """
     medians = {window.round: window.median for window in baseline}
     ratios = [

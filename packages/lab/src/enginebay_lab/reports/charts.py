@@ -121,9 +121,10 @@ def _positive_or_none(value: float | None) -> float | None:
 
 
 def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
-    """Return a plot of the output's signal-to-noise ratio if only one layer is in 8 bits.
+    """Return a plot of the errors that single layers cause; None if no ratio was measured.
 
-    The plot has a bar for each of the worst layers. The result is None if no ratio was measured.
+    The plot has a bar for each of the worst layers: the output's signal-to-noise ratio when only
+    this layer computes in 8 bits.
     """
     nodes = [node for node in sensitivity.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:
@@ -142,7 +143,7 @@ def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
 
 
 def plot_layer_errors(bisection: Bisection) -> Figure | None:
-    """Return a plot of the errors of modules near the first wrong module; None without errors."""
+    """Return a plot of the errors of modules near the first wrong module; None if all are 0."""
     places = _select_places(bisection)
     through = [_positive_or_none(place.accumulated) for place in places]
     alone = [_positive_or_none(place.alone) for place in places]

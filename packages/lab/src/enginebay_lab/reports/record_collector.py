@@ -40,10 +40,10 @@ def report(*sources: object, command: str = "") -> Report:
         command: The command that makes the report again; ignored if the only source is a report.
 
     Raises:
-        UsageError: The sources contain no results, a path leads to something else, or two artifacts
-            are of different models. Models differ if their inputs or outputs have different names
-            or ranks, if the sizes of their outputs differ for inputs of equal sizes, or if the
-            references recorded different outputs for the same inputs.
+        UsageError: The sources contain no results, a path is not one of those listed above, or two
+            artifacts are of different models. Models differ if their inputs or outputs have
+            different names or ranks, if the sizes of their outputs differ for inputs of equal
+            sizes, or if the references recorded different outputs for the same inputs.
         ArtifactError: An artifact is damaged.
 
     Example:
@@ -173,7 +173,7 @@ class _RecordCollector:
         self._last_artifact = reported.path
 
     def _add_verification(self, verification: Verification) -> None:
-        """Replace the verification of the artifact that was added last."""
+        """Store a verification in the artifact that was added last, instead of the recorded one."""
         if not self._last_artifact:
             raise UsageError(
                 "a verdict without its artifact cannot be reported",
@@ -185,7 +185,10 @@ class _RecordCollector:
         self.artifacts[self._last_artifact] = replaced
 
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
-        """Add a comparison and its artifacts; skip artifacts that are missing or deployed again."""
+        """Add a comparison and its artifacts.
+
+        Artifacts that are missing, or that were deployed again after the comparison, are skipped.
+        """
         rows = []
         for row in comparison.rows:
             rows.append(row)

@@ -48,7 +48,7 @@ class PageTable(NamedTuple):
     """A table of the page.
 
     Attributes:
-        caption: The caption.
+        caption: The text above the table.
         columns: The headers of the columns.
         rows: The rows; each has a cell for each column.
     """

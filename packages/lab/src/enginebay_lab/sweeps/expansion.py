@@ -40,7 +40,10 @@ Backends = dict[str, "Backend | None"]
 
 
 def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
-    """Return a matrix's combinations without those in ``exclude``, then those in ``include``.
+    """Return the sweep cells (one model, backend and precision each) that a matrix describes.
+
+    The combinations of the matrix come first, without those in ``exclude``; then the cells in
+    ``include``.
 
     Args:
         matrix: The matrix; problems are added to ``matrix.problems``.

@@ -84,11 +84,14 @@ class Matrix(NamedTuple):
     problems: Problems
 
     def collecting(self, path: KeyPath, *keys: str) -> AbstractContextManager[None]:
-        """Return a context manager that adds an error raised in its block to ``problems``."""
+        """Return a context manager that adds an error in the ``with`` block to ``problems``."""
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
-        """Return the key path of a value, in the table at ``path`` or else at the top level."""
+        """Return the key path of a value: in the table at ``path`` or, if missing, at top level.
+
+        If the value is in neither place, return ``path``.
+        """
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):
