@@ -118,7 +118,7 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a table of all rows, the reasons of unverified rows, and the fastest rows."""
+        """Yield a table of all rows, the reasons if rows are not verified, and the fastest rows."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)

@@ -160,7 +160,7 @@ def evaluate_tensors(
     """Compute all tensors of a graph with onnx's reference evaluator, and return them by name.
 
     Args:
-        graph: The graph.
+        graph: The ONNX graph to compute.
         inputs: The graph's inputs by name.
         path: A path for a temporary ONNX file.
         timeout: Time limit in seconds.

@@ -45,7 +45,7 @@ class ModuleOutputsModel(nn.Module):
     """A wrapper that runs a model on input tensors, and returns the outputs of some modules.
 
     Args:
-        model: The model.
+        model: The PyTorch model to run.
         call: The model's arguments, with a placeholder for each tensor.
         outputs: The module outputs to return, in this order.
     """

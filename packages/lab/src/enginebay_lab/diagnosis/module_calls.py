@@ -31,7 +31,7 @@ class ModuleCall:
 
     Attributes:
         key: The module's path and the index of the call.
-        module: The module.
+        module: The called module.
         caller: The module call that makes this call; None for the call of the model itself.
         size: The total size of the tensors in the arguments and in the result, in bytes.
         call: The arguments, with a placeholder for each tensor; None if they were not recorded.
@@ -72,7 +72,7 @@ def record_calls(
     """Run a model in PyTorch, and record the calls of its modules.
 
     Args:
-        model: The model.
+        model: The PyTorch model to run.
         call: The model's arguments, with a placeholder for each tensor.
         tensors: The model's input tensors.
         with_tensors: The calls of which the arguments and the result are recorded too.

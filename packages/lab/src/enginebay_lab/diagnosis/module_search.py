@@ -73,7 +73,7 @@ class SearchTarget(NamedTuple):
     """The model in which to search for the first wrong module, and the outputs to compare.
 
     Attributes:
-        model: The model.
+        model: The PyTorch model to search.
         call: The model's arguments, with a placeholder for each tensor.
         tensors: The model's input tensors.
         shapes: The shape of each module output to compare, in the order in which the calls end;

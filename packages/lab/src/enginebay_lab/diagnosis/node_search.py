@@ -27,7 +27,7 @@ class NodeSearch(NamedTuple):
     """Searches an ONNX graph for the first node that an engine computes wrongly.
 
     Attributes:
-        graph: The graph.
+        graph: The ONNX graph to search.
         values: The correct value of every tensor in the graph, by name.
         run: Runs an ONNX file in an engine, and compares the output with the expected output.
         progress: Called with a short text about each step.
@@ -39,7 +39,7 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that an engine computes wrongly, alone or with earlier nodes.
+        """Find the first node that an engine computes wrongly, as the only node or with others.
 
         A binary search finds the first node whose output is wrong when the graph is cut off after
         this node. If an engine of only this node is right, a second binary search finds the

@@ -114,7 +114,7 @@ class PieceEngines:
         The files of the previous engine are deleted.
 
         Args:
-            module: The module.
+            module: The module of which the engine is built.
             args: The module's arguments.
             names: The names of the module's outputs.
             comparators: The name of the comparator for each group of outputs; a key is the names of

@@ -90,10 +90,10 @@ def sensitivity(
     """Measure the error of each layer of an 8-bit engine when only this layer computes in 8 bits.
 
     The model is deployed once. Then one engine for each node is built from the exported IR. The
-    engine's outputs are compared with the model's on the items that the artifact was verified on;
-    these items also calibrate the engine. In the deployed engine the errors of all nodes add up, so
-    leaving the worst nodes in floating point (``int8_keep``) improves the accuracy most;
-    :func:`enginebay_lab.quantize` chooses these nodes.
+    outputs of each engine are compared with those of the model on the items that the artifact was
+    verified on; these items also calibrate the engine. In the deployed engine the errors of all
+    nodes add up, so leaving the worst nodes in floating point (``int8_keep``) improves the accuracy
+    most; :func:`enginebay_lab.quantize` chooses these nodes.
 
     Args:
         model: The model, in any form that :func:`enginebay.deploy` accepts.

@@ -56,7 +56,7 @@ class EvaluationJournal(Journal):
             not exist.
 
     Attributes:
-        rows: The rows of an earlier run that have no error, by the rows' keys.
+        rows: The result rows of an earlier run, without failed rows, by the rows' keys.
 
     Raises:
         UsageError: The file exists and ``resume`` is False, or a line of the file is not a

@@ -32,7 +32,7 @@ def encode_order(topic: str, task: ExecutorTask) -> bytes:
 
     Args:
         topic: The topic on which the sender listens for the start of the task.
-        task: The task.
+        task: The function call that the worker runs.
     """
     return msgspec.msgpack.encode((__version__, topic, task))
 

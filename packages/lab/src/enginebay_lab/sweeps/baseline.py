@@ -73,7 +73,7 @@ class _BaselineComparison:
 
     Attributes:
         regressions: A sentence for each regression.
-        uncompared: The number of results that were not compared, by the reason.
+        uncompared: The number of results that were not compared, for each reason.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ def find_files(text: str, folder: str = "") -> dict[str, str]:
         folder: The folder that relative paths start in; empty for the current folder.
 
     Returns:
-        The SHA-256 of each file, or an empty text for a folder, by the absolute path. The dict is
+        For each absolute path, the SHA-256 of the file, or an empty text for a folder. The dict is
         empty if the text refers to a module, a plugin's object or a shape instead of a file.
 
     Raises:

@@ -287,7 +287,7 @@ def _fixed_weights() -> AbstractContextManager[None]:
 
 
 def _encode_row(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
-    """Return the encoded row; without the artifact if only this machine can read its folder."""
+    """Return the encoded row; without the artifact if no other machine can read its folder."""
     if row.artifact is not None and not is_shared:
         row = rename_artifact(row, "")
         if job.attempts:

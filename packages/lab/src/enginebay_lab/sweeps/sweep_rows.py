@@ -97,8 +97,8 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     Attributes:
         rows: A row for each cell (one model, backend and precision), in the order of the cells.
         regressions: A sentence for each regression since the baseline.
-        judged: The keys of the cells with a result in the baseline; only regressions of these cells
-            are failures.
+        judged: The keys of the cells with a result in the baseline. Of these cells, only
+            regressions are failures; other problems existed in the baseline already.
         notes: Notes on the results, such as versions that differ between machines.
         command: The command that repeats the sweep; empty for a sweep that was called in Python.
     """
@@ -135,7 +135,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
-        """The rows whose verdict does not pass, except combinations that the baseline contains."""
+        """The rows whose verdict does not pass, except those with a result in the baseline."""
         # An engine that is built for another machine is unverified, but has an artifact: it passes.
         return tuple(
             row
@@ -147,7 +147,10 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """One sentence for each metric that has no value, or a too large drop from PyTorch's."""
+        """One sentence for each metric that has no value, or a too large drop from PyTorch's.
+
+        Combinations with a result in the baseline are left out.
+        """
         labelled = (
             (row, msgspec.structs.replace(metric, artifact=row.label))
             for row in self.rows
