@@ -168,7 +168,7 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
 
 
 def similar_file(path: Path) -> str | None:
-    """Return a hint that names the existing file with a similar name; None without such a file."""
+    """Return a hint that names an existing file with a similar name; None without such a file."""
     # exists(): glob() lists broken links too.
     close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

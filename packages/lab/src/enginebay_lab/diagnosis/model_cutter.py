@@ -177,13 +177,16 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a submodel changed, in place, an input or a tensor passed to a submodule."""
+    """Return True if a submodel changed tensors in place.
+
+    The tensors are its inputs, and those that it passed to submodules that it does not run.
+    """
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)
 
 
 def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return random inputs for a piece (submodel); its original inputs if random ones do not work.
+    """Return random inputs for a piece (submodel), or its original inputs if those do not work.
 
     Random inputs do not work if the piece raises an exception on them, if an output gets another
     shape, or if an output has no finite value.

@@ -116,7 +116,7 @@ class StandIn(nn.Module):
 
     Args:
         module: The replaced module.
-        calls: The recorded calls of the replaced module, whose results are returned.
+        calls: The submodule calls of the piece (submodel), with the stored results.
     """
 
     def __init__(self, module: nn.Module, calls: InnerCalls) -> None:

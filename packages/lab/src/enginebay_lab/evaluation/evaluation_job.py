@@ -21,7 +21,7 @@ SAME_FILES_HINT = "start the workers where the files exist, or copy the files to
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A description of an evaluation that can be sent to workers.
+    """Describes an evaluation in a form that can be sent to workers.
 
     Attributes:
         folder: The working directory, to which relative paths in the other fields refer.
@@ -52,7 +52,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
 def describe_job(
     run: EvaluationRun, metrics: object, model: object, timeout: float
 ) -> EvaluationJob:
-    """Return the description that workers need to evaluate parts of an evaluation.
+    """Return the description that workers need to run parts of an evaluation.
 
     Args:
         run: The evaluation.

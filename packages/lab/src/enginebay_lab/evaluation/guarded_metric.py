@@ -120,7 +120,9 @@ class GuardedMetric:
 
     @property
     def state(self) -> object:
-        """A copy of the metric's state for :meth:`merge`; the metric itself if it cannot be merged.
+        """A copy of the metric's state for :meth:`merge`.
+
+        If the states of two instances cannot be merged, this is the metric object itself.
 
         Raises:
             MetricError: The metric raised.

@@ -37,7 +37,7 @@ class TaskFault(msgspec.Struct, frozen=True):
     """The reason why a task has no result.
 
     Attributes:
-        kind: What failed: the worker, the child process, the function or the reply.
+        kind: Which failure it is, such as ``time limit`` or ``worker died``.
         reason: The failure as a sentence.
         hint: What to type next; empty if nothing helps.
         error: The class name in :mod:`enginebay.errors` of the exception that the function raised;
@@ -50,7 +50,7 @@ class TaskFault(msgspec.Struct, frozen=True):
     error: str = ""
 
     def to_error(self) -> EnginebayError:
-        """Return an exception of the class in ``error``; without one, an ``EnginebayError``."""
+        """Return an exception of the class that ``error`` names, or else an ``EnginebayError``."""
         # The reply comes from another machine: an unknown class name must not fail here.
         kind = getattr(errors, self.error, None)
         if isinstance(kind, type) and issubclass(kind, EnginebayError):

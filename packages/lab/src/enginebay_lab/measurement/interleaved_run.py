@@ -136,10 +136,10 @@ class InterleavedRun:
 
 
 def order_round(subjects: Sequence[_T], number: int) -> list[_T]:
-    """Return the subjects in a round's order, which changes so that no subject has an advantage.
+    """Return the benchmark subjects in the order in which they run in round ``number``.
 
-    Each round begins with the next subject; after all subjects have been first, the order is
-    reversed.
+    The order changes, so that no subject has an advantage. Each round begins with the next subject;
+    after all subjects have been first, the order is reversed.
 
     Example:
         >>> [order_round("abc", number) for number in (0, 1, 3)]

@@ -47,7 +47,7 @@ def is_disk_error(err: Exception) -> bool:
 
 
 def rename_artifact(row: SweepRow, artifact: str) -> SweepRow:
-    """Return the row with a new path of the artifact; an empty path removes the artifact."""
+    """Return the row with a new artifact path; an empty path removes the artifact from the row."""
     # Without an artifact, the path would be a deleted folder of the worker.
     name = artifact or row.label
     speed = row.speed and msgspec.structs.replace(row.speed, name=name, artifact=artifact)
