@@ -16,9 +16,10 @@ def detect_batch_form(
     """Detect from the first item how items must be adapted to the model's batch size.
 
     Returns:
-        ``rows`` if items have no batch axis, and the model's batch size is 1 or dynamic;
-        ``batches`` if items are batches to split: the model's batch size is 1, or is dynamic and an
-        item has one target per row; otherwise "": the items fit, or have a wrong shape.
+        ``rows`` if the items have no batch axis, and the model's batch size is 1 or dynamic.
+        ``batches`` if the items are batches that must be split: the model's batch size is 1, or the
+        batch size is dynamic and the first item has one target per row.
+        Otherwise "": the items fit as they are, or have a wrong shape.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}

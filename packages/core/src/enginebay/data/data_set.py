@@ -102,9 +102,9 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return a data set of the items into which the task converts the files of a folder.
+        """Return a data set whose items are made by the task from the files of this folder.
 
-        Without a task, or if this data set is not such a folder, return this object.
+        Without a task, or if this data set is not a folder that needs a task, return this object.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.
@@ -236,11 +236,14 @@ class DataSet:
         )
 
     def digests(self, start: int, stop: int) -> bytes:
-        """Return the digests of items that were read, from ``start`` to ``stop``, 8 bytes each."""
+        """Return the 8-byte digests, joined, of the read items from ``start`` up to ``stop``."""
         return self._digests[start:stop].tobytes()
 
     def some(self, count: int, seed: int = 0) -> DataSet:
-        """Return at most ``count`` random items; a sequential source returns the first items."""
+        """Return a data set of at most ``count`` random items.
+
+        If the items can be read only in order, the first items are chosen.
+        """
         if self._indices is None and not self._source.by_number:
             is_small = self._take is not None and self._take <= count
             return self if is_small else self._copy_with(None, count)
@@ -251,7 +254,7 @@ class DataSet:
     def part(self, start: int, stop: int) -> DataSet:
         """Return the items from ``start`` to ``stop`` (exclusive).
 
-        Earlier items are read only if the source has no random access.
+        Earlier items are read too if the items can be read only in order.
         """
         last = stop if self.count is None else min(stop, self.count)
         known = range(last) if self._indices is None else self._indices

@@ -37,7 +37,7 @@ class Item(NamedTuple):
 def build_item(
     number: int, raw: object, names: Sequence[str] | None, unused: frozenset[str]
 ) -> Item:
-    """Return the item that a source's raw value describes.
+    """Return an item, built from a value that a data source yielded.
 
     The value is a dict of inputs, a pair of inputs and target, or arrays without names.
 

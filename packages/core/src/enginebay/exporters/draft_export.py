@@ -53,7 +53,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a draft export.
+    """The result of a draft export, which collects obstacles instead of failing.
 
     Attributes:
         ir: The ONNX file, in which operators of ``PLACEHOLDER_DOMAIN`` are placeholders.

@@ -94,4 +94,4 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 
 class CannotWriteError(ExportError):
-    """Error of a full disk, or of another failure to write, which no other exporter would avoid."""
+    """Error of a full disk, or of another failure to write; other exporters would fail as well."""

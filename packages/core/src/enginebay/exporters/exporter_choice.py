@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(StrEnum):
-    """The exporters; each value is the name of an exporter in the conditions of rewriters."""
+    """The exporters; the values are the names that the conditions of rewriters contain."""
 
     DYNAMO = "dynamo"
     TORCHSCRIPT = "torchscript"
@@ -101,7 +101,7 @@ class ExportSource:
 
 
 def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
-    """Return ``dynamic`` without dimensions that allow only one size, that of the samples."""
+    """Return ``dynamic`` without the dimensions whose smallest and largest sizes are equal."""
     shapes = {
         name: {axis: dim for axis, dim in axes.items() if dim.min != dim.max}
         for name, axes in dynamic.items()
@@ -196,7 +196,10 @@ def _try_exporters(
 
 
 def _raise_final_error(err: BaseException | None) -> None:
-    """Raise the error or one of its causes if every exporter would raise it; otherwise return."""
+    """Raise the first error, among ``err`` and its causes, that every exporter would raise.
+
+    If there is no such error, return.
+    """
     # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
         # Another exporter may avoid a plain ExportError.

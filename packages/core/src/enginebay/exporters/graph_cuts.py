@@ -1,4 +1,4 @@
-"""Search for the values at which an ONNX graph is to be cut, by the names of their marks."""
+"""Search for the marks (nodes of ``enginebay.mark``) at which an ONNX graph is to be cut."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError
 
 
 def _is_edge(mark: Value) -> bool:
-    """Return True if at most other marks are between a mark and an input or output of a model."""
+    """Return True if no nodes except marks are between a mark and the model's inputs or outputs."""
     source: Value | None = mark
     while source is not None and (node := source.producer()) is not None and is_mark(node):
         source = node.inputs[0]

@@ -72,7 +72,7 @@ def find_output_axes(job: ExportJob) -> OutputAxes:
 
 
 def _report_refused_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -> str:
-    """Return a note that the model fails at some sizes; raise if all ranges have an upper bound."""
+    """Return a note that the model fails at ``sizes``; raise if all ranges have an upper bound."""
     tried = ", ".join(f"{name}={size}" for name, size in sizes.items())
     line = f"the model fails with {tried}: {reason(err)}"
     # Without an upper bound the sizes are a guess. With one, the caller promised them.

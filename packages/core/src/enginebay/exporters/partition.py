@@ -27,7 +27,9 @@ _RANDOM_OPERATORS = {"RandomNormal", "RandomUniform"}
 
 
 def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]:
-    """Cut an ONNX model into parts, at marks (``enginebay.mark``) or, without marks, at tensors.
+    """Cut an ONNX model into parts, at marks (nodes of ``enginebay.mark``) or at tensors.
+
+    Names of tensors are accepted only for a user's ONNX file that contains no marks.
 
     A part reads inputs of the model and outputs of earlier parts. A part returns outputs of the
     model and the values that later parts read. A tensor at a cut gets the name of the mark; all
@@ -42,8 +44,8 @@ def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]
             of weights, so has each part.
 
     Returns:
-        The parts without marks, in the order in which they must run: one more than there are cuts
-        inside the model.
+        The parts, in the order in which they must run: one more than there are cuts inside the
+        model. The parts contain no marks.
 
     Raises:
         UsageError: No mark or tensor has the name of a cut, or the cuts do not separate the graph.

@@ -31,7 +31,7 @@ def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
     """Capture the model with ``torch.export``, and keep the requested dimensions dynamic.
 
     Returns:
-        The program, and a note for the user if only strict mode worked.
+        The program, and a note for the user if only torch's strict mode worked.
     """
     import torch
 
@@ -80,7 +80,8 @@ def lower_model(
 
     Args:
         job: The export.
-        known: Returns True for operators that the exporter translates; None if it translates all.
+        known: Function that returns True for operators that the exporter translates; None if the
+            exporter translates all operators.
         always: Return the graph even if none of its operators has a lowering.
 
     Raises:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def export_trace(job: ExportJob) -> ExportedFiles:
     """Trace the model after one warm-up run, and write the file.
 
-    The notes describe each output that differs between the model and the trace. If the model cannot
-    be traced, the graph that ``torch.export`` captures is traced. The file also contains the specs
-    of inputs and outputs, which TorchScript itself does not store.
+    A note in the result describes each output that differs between the model and the trace. If the
+    model cannot be traced, the graph that ``torch.export`` captures is traced. The file also
+    contains the specs of inputs and outputs, which TorchScript itself does not store.
     """
     import torch
 
@@ -54,8 +54,8 @@ def export_trace(job: ExportJob) -> ExportedFiles:
 def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.jit.ScriptModule:
     """Trace the model or, if that fails, the graph that ``torch.export`` captures.
 
-    A tracer turns sizes into tensors, which some functions refuse. If the graph is traced, the
-    notes in ``notes`` are replaced by the reason.
+    A tracer turns sizes into tensors, which some functions refuse. If the graph is traced, a note
+    with the reason replaces the content of ``notes``.
     """
     import torch
 

@@ -23,12 +23,12 @@ _LOGGERS = ("torch", "onnxscript", "onnx_ir")
 def quiet() -> Iterator[list[str]]:
     """Suppress the warnings, logs and prints of an exporter inside the ``with`` statement.
 
-    Other threads can still print, such as a progress bar. But their warnings are suppressed too,
-    since Python's warning filters apply to the whole process.
+    Other threads, such as that of a progress bar, can still print. But their warnings are
+    suppressed too, since Python's warning filters apply to the whole process.
 
     Yields:
-        A list of notes, one for each distinct ``TracerWarning``. A note contains a line
-        of the model. The result of this line depends on the input, but became a constant.
+        A list of notes, one for each distinct ``TracerWarning``. A note names a line of the
+        model whose result depends on the inputs, but became a constant in the trace.
     """
     notes: list[str] = []
 

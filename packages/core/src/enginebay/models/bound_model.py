@@ -52,7 +52,7 @@ class BoundModel:
     Attributes:
         source: The model and its name.
         inputs: Specs of the example inputs.
-        outputs: Specs of the outputs for the example inputs, or the specs in an ONNX file.
+        outputs: Specs of the outputs for the example inputs; for an ONNX file, the file's specs.
         examples: Input name → example array.
         dynamic: Input name → axis → dynamic dimension.
         profiles: Input name → smallest, usual and largest shape.
@@ -118,7 +118,7 @@ class BoundModel:
             observer: Observes the forward pass.
 
         Raises:
-            ModelError: The forward raised, or returned a different number of tensors.
+            ModelError: The forward raised, or returned more or fewer tensors than for the example.
         """
         assert self.signature is not None
         arrays = {name: inputs.get(name, example) for name, example in self.examples.items()}
@@ -250,7 +250,10 @@ def _widen_integers(
     generated: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Return the signature, read again with larger generated integers if the model accepts them."""
+    """Run the model again with larger generated integers, and return the new signature.
+
+    If there are no such inputs, or the model rejects these integers, return ``signature``.
+    """
     # The first example has only zeros and ones, which use only two rows of an embedding.
     integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]
     known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}

@@ -1,4 +1,4 @@
-"""Parser of dynamic dimensions: ``batch``, ``x:0``, ``x:0=1:8``, ``x:2=height:32:512``."""
+"""Parser of texts for dynamic dimensions: ``batch``, ``x:0=1:8``, ``x:2=height:32:512``."""
 
 from __future__ import annotations
 

@@ -241,7 +241,9 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return the shape profile of each input; the usual shape replaces a missing limit.
+    """Return the profile of each input: its smallest, usual and largest shape.
+
+    If the smallest or largest shape of an input is missing, the usual shape replaces it.
 
     Raises:
         ParamsError: A smallest or largest shape does not match the usual shape.

@@ -205,7 +205,7 @@ def _bind_parameters(
 def _split_arguments(
     parameters: inspect.Signature, args: object
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return the positional and the keyword arguments in the example inputs.
+    """Split the example inputs into positional and keyword arguments, and return both.
 
     A dict contains keyword arguments if ``forward`` accepts all keys. This is also assumed if
     ``forward`` has a parameter for at least one key: binding the dict then raises an error that
@@ -235,7 +235,7 @@ def _are_keywords(
 
 
 def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> object:
-    """Return an argument in which slots replace tensors, and copies replace other objects."""
+    """Return an argument with slots (placeholders) for tensors, and copies of other objects."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return tuple(put(f"{parameter.name}_{index}", part) for index, part in enumerate(value))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -244,7 +244,7 @@ def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> ob
 
 
 class _SlotMaker:
-    """Replaces the tensors in arguments by slots, and other objects by copies.
+    """Replaces the tensors in arguments by slots (placeholders), and other objects by copies.
 
     Args:
         tensors: Dict to which the tensors are added, by name.

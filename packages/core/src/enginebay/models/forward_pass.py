@@ -25,8 +25,8 @@ def output_tensors(result: object, paths: Collection[str], *, caches: bool = Fal
         caches: Include the tensors inside caches.
 
     Raises:
-        ModelError: The number of tensors differs: it depends on the input values, or a rewriter
-            changed it.
+        ModelError: There are more or fewer tensors than for the example inputs: their number
+            depends on the input values, or a rewriter changed it.
     """
     import torch
 

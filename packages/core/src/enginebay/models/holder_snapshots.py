@@ -49,7 +49,7 @@ class HolderSnapshot:
         item_format: Format string of an item's path: ``{0}`` is the holder's path, ``{1}`` the key.
         owner: The ``nn.Module`` that contains the holder; None for a class or globals.
         depth: The number of objects on an item's path, not counting modules and containers.
-        partly: True if the snapshot ignores further items of the holder.
+        partly: True if only the items in ``items`` count, and all other items are ignored.
     """
 
     name: str
@@ -64,7 +64,7 @@ class HolderSnapshot:
         self.owner_type = type(self.owner)
 
     def is_valid(self) -> bool:
-        """Return False if the owner's class has changed, as that of a lazy module does in a run."""
+        """Return False if the owner's class has changed, as a lazy module's does in a run."""
         return type(self.owner) is self.owner_type
 
     def held_values(self) -> Iterator[HeldValue]:
@@ -148,7 +148,7 @@ def _list_items(holder: Any) -> dict[Any, object]:
 
 
 def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
-    """Yield snapshots of the classes of modules, and of the globals that their methods use."""
+    """Yield snapshots of the classes of a model's modules, and of globals that methods use."""
     seen: defaultdict[int, set[str]] = defaultdict(set)  # by id of the globals
     for cls in dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__):
         if not _is_user_class(cls):

@@ -32,7 +32,7 @@ _SUM_TOLERANCE = 1e-4
 
 @contextmanager
 def unchanged(source: ModelSource) -> Iterator[None]:
-    """Restore a model's state after the block, in which the model may be run and exported.
+    """Restore a model's state after the block; inside, the model may be run and exported.
 
     The state consists of the attributes of modules, the content of objects and containers among
     these attributes, and the content of all tensors except parameters. No exporter accepts a tensor
@@ -108,7 +108,7 @@ class ModelState:
                     snapshot.holder[key] = map_leaves(detach_leaf, value)
 
     def restore(self) -> None:
-        """Restore the state, except that of lazy modules which a forward has initialised."""
+        """Restore the state, except the state of lazy modules that a forward has initialised."""
         import torch
 
         for snapshot in self._snapshots:
@@ -121,7 +121,7 @@ class ModelState:
                     tensor.copy_(copy)
 
     def _record_values(self, root: HeldValue, surroundings: list[HolderSnapshot]) -> None:
-        """Record each value that the arguments lead to, once, under the shortest path to it."""
+        """Record each value reachable from the arguments once, under its shortest path."""
         seen: set[int] = set()
         self._snapshots += surroundings
         waiting = deque([root])

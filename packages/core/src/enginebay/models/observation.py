@@ -69,7 +69,8 @@ class Observation:
         table_rows: Name of an input that indexes embeddings → row count of the smallest embedding.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
-        orders: True if the forward computes indices by sorting: for ties, indices are undefined.
+        orders: True if the forward computes indices by a sort; for equal values, the order of the
+            indices is undefined.
         random: True if the forward draws random numbers.
         largest: Size in bytes of the largest tensor that depends on the inputs.
     """

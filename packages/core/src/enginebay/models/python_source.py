@@ -162,7 +162,7 @@ def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSour
     """Return the error for an attribute that a Python file or module does not define.
 
     Args:
-        name: The name.
+        name: The missing attribute.
         source: The user's text: ``file.py:name``.
         known: The names that the file or module defines.
     """

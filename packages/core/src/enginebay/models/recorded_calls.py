@@ -104,7 +104,7 @@ class RecordedCalls:
     are dynamic, from the smallest to the largest recorded size. ``deploy`` also uses the calls as
     data, and generates further inputs with values between the smallest and the largest recorded
     value of each input. The arguments ``dynamic`` and ``data`` of ``deploy``, and the domain of an
-    input, override what the calls show.
+    input, take precedence over the recorded calls.
 
     At most 64 randomly chosen calls are stored, with copies of their tensors. A call with the
     smallest and a call with the largest size of each axis are always stored, even beyond 64. The
@@ -142,7 +142,10 @@ class RecordedCalls:
 
     @property
     def example(self) -> tuple[object, ...]:
-        """Arguments of a call with the most frequent sizes; the last one is a dict of keywords."""
+        """The arguments of a call with the most frequent sizes.
+
+        The last item of the tuple is a dict of the keyword arguments.
+        """
         usual = self._usual()
         device = next((weight.device for weight in self._model.parameters()), "cpu")
         args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])

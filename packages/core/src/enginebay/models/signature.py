@@ -49,7 +49,7 @@ class Signature:
         example_inputs: Detached copies of the example inputs, by name.
         example_outputs: Detached copies of the outputs for the example inputs, by name.
         output_paths: The outputs' paths in the value that ``forward`` returns.
-        call: The arguments of ``forward``, with a slot for each input.
+        call: The arguments of ``forward``, with a placeholder (slot) for each input.
         notes: Messages for the user about constant arguments and left-out outputs.
         observation: Values that Python code read in the pass, bounds of indices, and the like.
     """
@@ -75,7 +75,7 @@ class Signature:
 
         Raises:
             InputError: An input is missing or unknown.
-            ModelError: The forward raised, or returned a different number of outputs.
+            ModelError: The forward raised, or returned more or fewer outputs than for the example.
         """
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):

@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_options(request: ModelRequest) -> Options:
-    """Return the options in a request's config.
+    """Return the options in the ``codebase_config`` of a request for a model.
 
     Raises:
         ModelSourceError: A key is unknown, a value has a wrong type, or both pretrained and

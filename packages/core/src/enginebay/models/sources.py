@@ -82,10 +82,10 @@ class ModelSource:
         return list(forward_parameters(self.module).parameters)
 
     def arguments(self, named: Mapping[str, object]) -> object:
-        """Return inputs by name as arguments of ``forward``.
+        """Convert inputs by name to arguments of ``forward``, and return the arguments.
 
         The input names in a PyTorch file may differ from the parameters of ``forward``. If
-        ``named`` does not have the names in such a file, it is returned unchanged.
+        ``named`` has other names than the file, or there is no such file, return ``named``.
         """
         described = self.ir.inputs if self.ir is not None and self.model is not None else ()
         if {spec.name for spec in described} != set(named):
@@ -151,12 +151,12 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
 
 
 def is_file(text: str) -> bool:
-    """Return True if a text ends with the suffix of a file of a model or of weights."""
+    """Return True if a text ends with the suffix of a model file or a weights file."""
     return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2") or is_weights(text)
 
 
 def is_weights(text: str) -> bool:
-    """Return True if a text ends with the suffix of a file of weights without a model."""
+    """Return True if a text ends with the suffix of a file that contains only weights."""
     return Path(text).suffix.lower() in _WEIGHTS
 
 

@@ -59,8 +59,8 @@ def measure_norms(model: nn.Module, examples: Tensor) -> None:
 
     Args:
         model: The model, which is in evaluation mode afterwards.
-        examples: ``N×… float32`` with N > 1: after global pooling a norm gets one value per
-            example and channel, and the variance of a single value is undefined.
+        examples: A float32 batch of more than one example: after global pooling a norm gets one
+            value per example and channel, and the variance of a single value is undefined.
 
     Example:
         >>> import torch

@@ -2,8 +2,8 @@
 
 torch's pytree treats a dataclass as a leaf unless it is registered, and a model may return such a
 dataclass. So this module splits mappings, sequences, named tuples and dataclasses itself, and lets
-pytree split the other registered types. It also splits a decoder's key-value cache itself, since
-transformers registers only some of its caches, and not in every version.
+pytree split the other registered types. The module also splits a decoder's key-value cache itself,
+since transformers registers only some of its caches, and not in every version.
 """
 
 from __future__ import annotations

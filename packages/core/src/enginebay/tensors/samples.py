@@ -37,10 +37,12 @@ class Sample(NamedTuple):
     Attributes:
         inputs: Input name → array.
         outputs: Output name → array.
-        kind: ``example``: the caller's example, or inputs of other sizes that must be accepted;
-            ``item``: an item of a data set;
-            ``probe``: generated inputs, similar to the example; ``non_finite``: the example with
-            NaN and infinity, for which an artifact's outputs may differ.
+        kind: ``example``: the caller's example, or inputs of other sizes that the model must
+            accept.
+            ``item``: an item of a data set.
+            ``probe``: generated inputs, similar to the example.
+            ``non_finite``: the example with NaN and infinity, for which an artifact's outputs may
+            differ from the model's.
     """
 
     inputs: dict[str, NumpyArray]

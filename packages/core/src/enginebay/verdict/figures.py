@@ -42,7 +42,8 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         atol_that_passes: An ``atol`` with which the output would pass; None if there is none.
         passed: True if the output agrees with the reference.
         reason: Why the output did not pass, or a remark on an output that passed.
-        sample: Label of the compared sample: ``example``, ``item 3``, or ``redrawn`` (generated).
+        sample: Label of the compared sample: ``example``, ``item 3``, or ``redrawn`` (generated
+            inputs).
         comparator: Name of the comparator: ``detections:0.5``; empty if the output was compared
             element by element.
     """
@@ -105,8 +106,8 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         output: The output's name.
-        place: The measured samples: ``items`` for the items of a data set; ``the example`` for the
-            example at all its sizes.
+        place: The measured samples: ``items`` for the items of a data set; ``the example`` for
+            all other samples.
         samples: Number of measured samples.
         agreed: Number of samples in which the largest values along the last axis have the same
             indices in the engine's and the model's output.

@@ -77,14 +77,15 @@ class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         passed: True if the outputs agree, regardless of the values in ``aligned``.
-        matched: Number of the reference's rows (boxes, ranks) that have a match in the artifact.
+        matched: Number of the reference's rows (a row is a box, or a place in a ranking) that match
+            a row of the artifact.
         expected_alone: Number of the reference's rows without a match.
         found_alone: Number of the artifact's rows without a match.
         excused: Number of rows that need no match, such as a box whose score is at the model's
             threshold; ``expected_alone`` and ``found_alone`` do not include them.
         reason: Why the outputs differ; empty if they agree.
         worst: Description of the worst match, or of a row without a match, for the user.
-        badness: Sort key: users get the ``worst`` of the sample with the largest badness.
+        badness: Sort key of the samples: users read ``worst`` of the sample with the largest key.
         aligned: Matched values, which core compares element by element.
     """
 
@@ -106,13 +107,15 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
         comparator: The comparator as typed by the user: ``detections:0.5``.
         outputs: Names of the compared outputs.
         samples: Number of samples.
-        matched: Number of the reference's rows (boxes, ranks) that have a match in the artifact.
+        matched: Number of the reference's rows (a row is a box, or a place in a ranking) that match
+            a row of the artifact.
         expected_alone: Number of the reference's rows without a match.
         found_alone: Number of the artifact's rows without a match.
-        excused: Number of rows that need no match, such as a box at the model's threshold.
+        excused: Number of rows that need no match, such as a box whose score is at the model's
+            threshold.
         worst: Description of the worst match, or of a row without a match.
         sample: Label of the sample with the worst match: ``example``, ``item 3``, or ``redrawn``
-            (generated).
+            (generated inputs).
         passed: True if the outputs agree in every sample.
     """
 

@@ -40,7 +40,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     """The basis of a verdict: the compared samples, and the cases that they do not cover.
 
     Attributes:
-        labels: Label of each recorded sample: ``example``, ``redrawn``.
+        labels: Label of each recorded sample: ``example``, ``redrawn`` (generated inputs).
         beyond: Labels of the samples that have values outside the example's range.
         dropped: Labels of the probe inputs (generated, similar to the example) that were left out,
             each with the reason: the model raises an error, or returns only NaN.
@@ -263,7 +263,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
     def explain(self) -> str:
-        """Describe the verdict, the worst element, causes and limitations, a line for each."""
+        """Describe the verdict, the worst element, causes and limitations, one per line."""
         if self.reason or not self.outputs:
             return self.headline()
         worst = max(self.outputs, key=lambda output: output.badness)

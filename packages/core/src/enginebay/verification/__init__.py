@@ -1,6 +1,6 @@
 """Verification of an engine against its model: the reference, the trial run, the verdict.
 
-Comparing outputs requires only NumPy, also for torch tensors.
+Comparing outputs requires only NumPy, even if the outputs are torch tensors.
 """
 
 from __future__ import annotations

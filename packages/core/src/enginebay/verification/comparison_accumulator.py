@@ -38,7 +38,7 @@ class ComparisonAccumulator:
         self.worst_scale = 0.0
 
     def add_chunk(self, start: int, left: NumpyArray, right: NumpyArray, scale: NumpyArray) -> None:
-        """Add the chunk of both flattened outputs that begins at the flat index ``start``."""
+        """Add a chunk of both flattened outputs; ``start`` is the index of its first element."""
         import numpy as np
 
         with np.errstate(all="ignore"):

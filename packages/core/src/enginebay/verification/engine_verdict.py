@@ -199,7 +199,7 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[str, SmallSlices],
 ) -> str:
-    """Describe the first output whose changes between samples are within tolerance, or ""."""
+    """Describe the first output that changes only within tolerance between samples, or ""."""
     # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
     first, *others = samples
     if options.precision in EIGHT_BITS:  # the signal-to-noise ratio is measured instead

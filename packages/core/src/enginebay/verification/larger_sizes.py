@@ -17,7 +17,7 @@ _MAX_MULTIPLE = 10
 
 
 def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
-    """Record outputs at up to ten times the size of each dynamic dimension without a limit.
+    """Record outputs at up to ten times the example's size of each dimension without a limit.
 
     The recorder's last run must have had about the example's sizes: the time and the memory of
     that run decide how far the sizes are increased.

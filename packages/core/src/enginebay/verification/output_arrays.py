@@ -146,12 +146,12 @@ class _Magnitudes(NamedTuple):
     counts: dict[int, NumpyArray]
 
     def far_below_whole(self, axis: int) -> NumpyArray:
-        """Return a mask of slices far smaller than the whole output; all True if that is 0."""
+        """Return a mask of slices far smaller than the output; all True for an output of zeros."""
         small: NumpyArray = self.slices[axis] <= self.whole / _SMALL_SLICE_RATIO
         return small
 
     def small_slices(self, axis: int, noise: float) -> NumpyArray:
-        """Return a mask of slices far smaller than the whole output, but above the noise."""
+        """Return a mask of slices far smaller than the output, but above its rounding noise."""
         has_enough = self.counts[axis] >= _MIN_SLICE_VALUES
         above_noise = self.slices[axis] > noise * self.whole
         small: NumpyArray = self.far_below_whole(axis) & has_enough & above_noise

@@ -41,7 +41,11 @@ class ValueGenerator:
     def redraw(
         self, name: str, array: NumpyArray, shape: tuple[int, ...] | None = None
     ) -> NumpyArray:
-        """Return random values with the array's statistics; the values of a mask are shuffled."""
+        """Return random values that resemble the array's.
+
+        Floats have the array's mean and standard deviation, integers the array's range. Values of
+        other dtypes, and of a mask, are shuffled.
+        """
         shape = array.shape if shape is None else shape
         if array.size == 0:
             return resize(array, shape)
@@ -106,7 +110,7 @@ class ValueGenerator:
     def vary_constant(
         self, name: str, array: NumpyArray, *, is_only_input: bool
     ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield new values for an input whose elements are equal, each after a suffix of the label.
+        """Yield (suffix for the label, new values) for an input whose elements are all equal.
 
         An input of zeros or ones counts as a mask, unless it indexes a tensor, or has floats and
         is the model's only input. Nothing is yielded for other floats, since :meth:`redraw` varies

@@ -110,9 +110,10 @@ class Recorder(SampleCollection):
             ) from err
 
     def advise_on_sizes(self) -> str:
-        """Return a hint: make the other axes of the same size dynamic too.
+        """Return a hint for the case that the model fails at a size other than the example's.
 
-        If there are no such axes, the hint is to limit the smallest and the largest sizes.
+        Fixed axes may have to change together with a dynamic axis of the same size. The hint is to
+        make them dynamic too or, if there are none, to limit the smallest and the largest sizes.
         """
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {

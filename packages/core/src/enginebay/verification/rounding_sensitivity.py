@@ -61,7 +61,7 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """The tolerances with which an output passes (or infinity), and the number of mismatches."""
+    """Tolerances with which an output passes (or infinity), and its mismatched element count."""
 
     rtol: float = 0.0
     atol: float = 0.0

@@ -161,7 +161,10 @@ def align_sample(
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
 ) -> tuple[Sample, dict[str, Array]]:
-    """Return ``sample`` and ``outputs``, with the values of comparators in the order of matches."""
+    """Return ``sample`` and ``outputs``, with each value beside the value that it matches.
+
+    Flat arrays of matched values replace the outputs that comparators compare.
+    """
     compared_names = _compared_names(comparators)
     expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}
     found = {name: array for name, array in outputs.items() if name not in compared_names}

@@ -1,24 +1,25 @@
 """The signal-to-noise ratio of an 8-bit engine over many samples.
 
-The tolerance of a single element in 8 bits is a quarter, which even a bad calibration achieves. The
-noise of all elements together is a stricter measure. A tensor that is rounded to 8 bits over four
-standard deviations to each side has steps of ``8 / 255`` deviations, and noise of
+The relative tolerance of a single element in 8 bits is a quarter: even a badly calibrated engine
+passes. The noise of all elements together is a stricter measure. A tensor that is rounded to 8 bits
+over four standard deviations to each side has steps of ``8 / 255`` deviations, and noise of
 ``step / sqrt(12)``: 41 dB below the signal. A network of 50 layers rounds 100 tensors (activations
 and weights), which together have 20 dB more noise. So a ratio of 20 dB is required: noise of a
 tenth of the signal, which is 0.4 of the relative tolerance of 8 bits. The signal is the part of an
 output that varies: its mean does not count.
 
 The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
-distribution with ``n`` degrees of freedom. The noise may reach the value that one sum in a thousand
-exceeds, by a formula of Wilson and Hilferty (Proceedings of the National Academy of Sciences 17,
-1931).
+distribution with ``n`` degrees of freedom. The noise may reach the value that only one sum in a
+thousand exceeds. This value is computed by a formula of Wilson and Hilferty (Proceedings of the
+National Academy of Sciences 17, 1931).
 
-Noise may be small compared with an output, and large compared with the differences that decide a
-classification, for example if some classes always have -100. Therefore, random noise is added to
-the model's outputs: twice the allowed noise, relative to the part that varies from item to item. In
-the engine's outputs, as many items must have an unchanged best class as in these noisy outputs. If
-the data have targets, accuracy may fall by 1 %, and further by chance: a number of changes has a
-Poisson distribution, whose standard deviation is the root of that number.
+Noise may be small compared with an output, but large compared with the differences between scores
+that decide a classification, for example if some classes always have the score -100. Therefore,
+random noise is added to the model's outputs: twice the allowed noise, relative to the part of the
+scores that varies from item to item. The engine must keep the best class of as many items as this
+noise does. If the data have targets, accuracy may fall by 1 % and a margin for chance: the number
+of changed predictions has a Poisson distribution, whose standard deviation is the root of the
+number.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def measure_signals(
 
     Args:
         samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
-            matches; a value without a match is compared with 0, and counts as noise.
+            matches. A value without a match is paired with 0, and counts as noise.
         found: The engine's outputs for each sample.
         precision: The precision of the engine; only int8 and fp8 are measured.
         rtol: Replaces the relative tolerance, from which the required ratio follows.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
-    """Return the verdict ``unverified``, for a graph that could not run in another engine."""
+    """Return the verdict ``unverified`` on an engine; no other engine could run its graph."""
     reason = _explain_not_run(built_for, f"the engine's graph did not run: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
@@ -81,7 +81,7 @@ def _describe_worst(verdict: Verification) -> str:
 def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
     """Explain why the engine did not run, and add the command that runs it on another machine.
 
-    ``doubt`` is why the graph may be wrong, or did not run; empty if it passed.
+    ``doubt`` is the reason why the graph may be wrong or did not run; empty if the graph passed.
     """
     command = f"on such a machine: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))
