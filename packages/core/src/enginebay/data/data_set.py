@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return a data set whose items are made by the task from the files of this folder.
+        """Return a data set whose items the task builds from the files in a folder.
 
         Without a task, or if this data set is not a folder that needs a task, return this object.
 
@@ -236,7 +236,10 @@ class DataSet:
         )
 
     def digests(self, start: int, stop: int) -> bytes:
-        """Return the 8-byte digests, joined, of the read items from ``start`` up to ``stop``."""
+        """Return the joined digests, 8 bytes each, of the items from ``start`` up to ``stop``.
+
+        Items that were not read yet have no digest, and are left out.
+        """
         return self._digests[start:stop].tobytes()
 
     def some(self, count: int, seed: int = 0) -> DataSet:

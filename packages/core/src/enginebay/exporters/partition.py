@@ -192,7 +192,7 @@ def _forget_sizes(shape: Shape | None) -> Shape | None:
 def _extract_parts(
     graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[Cut]
 ) -> list[Graph]:
-    """Return a graph for each part, with copies of its nodes and of the constants they read."""
+    """Return a graph for each part, with copies of the part's nodes and of their constants."""
     from onnx_ir.convenience import extract
 
     computed = [value for node in graph for value in node.outputs if value.name]

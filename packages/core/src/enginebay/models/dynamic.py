@@ -107,8 +107,9 @@ def normalise(
             allows any size of each axis. The name of a container of inputs, such as a cache, stands
             for all inputs in the container, which then share the dimension.
         inputs: The model's inputs.
-        outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx
-            lists outputs as well, but exporters find the dynamic axes of outputs themselves.
+        outputs: Names of the model's outputs. Entries of ``dynamic`` with these names are ignored:
+            ``dynamic_axes`` of torch.onnx has such entries, but exporters find the dynamic axes of
+            outputs themselves.
 
     Raises:
         InputError: An input or axis does not exist, a range is invalid, or one name has two ranges.

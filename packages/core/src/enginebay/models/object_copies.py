@@ -46,7 +46,7 @@ class CopyObjects(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
-        """Copy the tensor ``args[0]`` for ``Tensor.__deepcopy__``; else call ``function``."""
+        """Copy ``args[0]`` if ``function`` is ``Tensor.__deepcopy__``; else call ``function``."""
         if function is not torch.Tensor.__deepcopy__:
             return function(*args, **(kwargs or {}))
         tensor = args[0]

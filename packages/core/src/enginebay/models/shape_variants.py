@@ -57,7 +57,7 @@ def crossed_shapes(
 ) -> Iterator[dict[str, tuple[int, ...]]]:
     """Yield shapes of the inputs in which dynamic dimensions have unequal sizes.
 
-    The first result changes all dimensions, each later result changes a single one. An engine that
+    The first shapes change all dimensions, and all later ones a single dimension. An engine that
     swaps height and width fails at these shapes, while equal sizes would hide the error.
 
     Example:

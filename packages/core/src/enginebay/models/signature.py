@@ -51,7 +51,7 @@ class Signature:
         output_paths: The outputs' paths in the value that ``forward`` returns.
         call: The arguments of ``forward``, with a placeholder (slot) for each input.
         notes: Messages for the user about constant arguments and left-out outputs.
-        observation: Values that Python code read in the pass, bounds of indices, and the like.
+        observation: What was observed in the pass, such as the values that Python code read.
     """
 
     inputs: tuple[TensorSpec, ...]

@@ -57,7 +57,8 @@ class Aligned(msgspec.Struct, frozen=True, kw_only=True):
         found: The artifact's values, an array of the same shape in the same order.
         places: An array of integers, in which row ``i`` is the index of ``expected[i]`` in the
             reference's output; None if ``expected`` is the whole output.
-        scale: The values whose magnitude the tolerance is relative to; None for ``expected``.
+        scale: The values whose magnitude the tolerance is relative to; None stands for
+            ``expected``.
         part: The kind of the values, if the output contains several kinds: ``scores``.
         noise_only: True for values without a match, which are paired with 0. Such values are not
             compared, but count as noise in the signal-to-noise ratio of an 8-bit engine.

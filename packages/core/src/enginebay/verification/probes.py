@@ -135,9 +135,9 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Yield probe inputs at the shapes of :func:`crossed_shapes`, then with one input changed.
+        """Yield probe inputs at the shapes of :func:`crossed_shapes`, then with new values.
 
-        Only inputs whose elements are all equal are changed, one in each probe input.
+        New values replace those of a single input, whose elements are all equal in the example.
         """
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)

@@ -112,8 +112,8 @@ class Recorder(SampleCollection):
     def advise_on_sizes(self) -> str:
         """Return a hint for the case that the model fails at a size other than the example's.
 
-        Fixed axes may have to change together with a dynamic axis of the same size. The hint is to
-        make them dynamic too or, if there are none, to limit the smallest and the largest sizes.
+        Axes of the same size may have to change together. The hint is to make these axes dynamic
+        under one name or, if there are none, to limit the smallest and the largest sizes.
         """
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {

@@ -61,7 +61,7 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """Tolerances with which an output passes (or infinity), and its mismatched element count."""
+    """Tolerances with which an output passes (or infinity), and its count of mismatches."""
 
     rtol: float = 0.0
     atol: float = 0.0

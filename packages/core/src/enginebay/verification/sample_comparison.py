@@ -127,7 +127,7 @@ def summarize_matchings(
     labels: Sequence[str],
     comparisons: Sequence[SampleComparison],
 ) -> tuple[Matching, ...]:
-    """Return for each comparator the counts of all samples together, and the worst sample."""
+    """Return each comparator's counts, summed over all samples, and its worst sample."""
     matchings = []
     for number, comparator in enumerate(comparators):
         results = [

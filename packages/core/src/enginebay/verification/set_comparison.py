@@ -167,7 +167,7 @@ def _to_native_dtype(array: Array) -> NumpyArray:
 def _merge_parts(
     whole: OutputComparison, parts: Sequence[OutputComparison | None]
 ) -> OutputComparison:
-    """Return the worst comparison of an output's parts, with the element counts of all parts."""
+    """Return the worst of the comparisons of an output's parts, with summed element counts."""
     compared = [part for part in parts if part is not None]
     if not compared:
         return whole

@@ -83,7 +83,8 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
             ``fp16``, ``bf16``, ``int8`` or ``fp8``.
 
     Returns:
-        The larger tolerance of dtype and precision; 0 for integers, bools and texts.
+        The tolerance of the dtype or of the precision, whichever is larger; 0 for integers, bools
+        and texts.
 
     Raises:
         UsageError: The precision is unknown.
