@@ -43,10 +43,11 @@ class NamedData(msgspec.Struct, frozen=True):
 class DataSet:
     """Items for calibration, verification and evaluation.
 
-    An item is a dict of arrays by input name, with the target under ``target``; or a pair of inputs
-    and a target, as a ``torch.utils.data.DataLoader`` yields; or, for a model with one input, the
-    array alone. Items are read one at a time, as often as they are needed, and must be the same
-    every time.
+    An item is a dict of arrays by input name, in which ``target`` is the value that a metric
+    compares the outputs with; or a pair of inputs and a target, as a
+    ``torch.utils.data.DataLoader`` yields; or, for a model with one input, the array alone.
+
+    Items are read one at a time, as often as they are needed, and must be the same every time.
 
     Args:
         source: The path of an ``.npz`` file whose arrays have one entry per item along axis 0, of a

@@ -69,7 +69,10 @@ def _find_marked_values(name: str, cut: Cut, marks: Sequence[tuple[str, Value]])
 
 
 def _list_cut_names(mark: str) -> tuple[str, ...]:
-    """List the names by which a cut selects a mark: ``head:input_0``, ``head:input``, ``head``."""
+    """List the names by which a user can select a mark (node of ``enginebay.mark``) for a cut.
+
+    For the mark ``head:input_0``, these are ``head:input_0``, ``head:input`` and ``head``.
+    """
     function, _, tensor = mark.rpartition(":")
     kind, _, index = tensor.partition("_")
     if not function or kind not in ("input", "output") or not index.isdecimal():

@@ -132,7 +132,10 @@ def _refuse_constant_cuts(
 
 
 def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
-    """Remove every mark from a model; a tensor at a cut gets the name of the removed mark."""
+    """Remove every mark (node of ``enginebay.mark``) from a model.
+
+    A tensor at a cut gets the name of the removed mark.
+    """
     from onnx_ir.convenience import create_value_mapping
 
     taken = set(create_value_mapping(model.graph))
