@@ -229,7 +229,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 def installed_version(requirement: str) -> str | None:
     """Return the version of a requirement's first installed alternative; None if none is installed.
 
-    The version may not satisfy the requirement.
+    The version is also returned if it does not satisfy the requirement.
 
     Args:
         requirement: One requirement, as for :func:`check_distributions`.

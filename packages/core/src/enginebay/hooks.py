@@ -291,7 +291,7 @@ class BuiltFor(msgspec.Struct, frozen=True):
     lacking: str = ""
 
     def describe(self) -> str:
-        """Return the end of a sentence about the required machines and this machine."""
+        """Return text to put after "the engine is": the required machines, and this machine."""
         return f"built for {self.machines}, and this machine has {self.lacking}"
 
 
@@ -522,8 +522,8 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
     """Return task kind → reader: with ``{"poses": read}``, ``read`` reads tasks of kind ``poses``.
 
-    The callable takes the record from a manifest or a user's file, and returns a :class:`Task`. It
-    raises a ``UsageError`` for an invalid record.
+    The callable takes a record (the task as plain data) from a manifest or a user's file, and
+    returns a :class:`Task`. It raises a ``UsageError`` for an invalid record.
     """
     raise NotImplementedError
 

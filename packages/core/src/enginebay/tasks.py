@@ -32,10 +32,11 @@ _EXPECTED = "expected a mapping with the kind under 'type', or the path of such 
 
 
 def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
-    """Return the record of a task as plain data; only the key ``type`` is checked.
+    """Return a task's record: a dict of plain data, of which only the key ``type`` is checked.
 
     Args:
-        task: A record, an object with the same fields, or the path of a JSON file with a record.
+        task: A record (a mapping), an object with the same fields, or the path of a JSON file with
+            a record.
         origin: A description of the task for messages.
 
     Raises:
@@ -97,7 +98,7 @@ def read_task(task: object, origin: str = "the task") -> Task:
 
 
 def explain_unread_task(record: Mapping[str, object]) -> str:
-    """Return why a task's record cannot be read, with the hint; empty if it can be read."""
+    """Return why a task cannot be read from its record, with a hint; empty if it can be read."""
     try:
         read_task(record)
     except EnginebayError as err:

@@ -41,8 +41,8 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         outputs: The model's outputs, in order.
         parts: The parts of a model that was cut, with one engine for each part; otherwise empty.
         strict: True to raise an error if the engine uses a fallback.
-        built_for: The machines that the engine is built for, if this machine cannot run the
-            engine: another engine then loads the graph. None if the engine can run here.
+        built_for: The machines that the engine is built for; None if the engine can run on this
+            machine. If set, another engine runs the graph from which the engine was built.
     """
 
     backend: str
@@ -56,7 +56,10 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Return a wrapper of the engine or, if it cannot run here, of the graph it was built from.
+        """Load the engine, and return its wrapper.
+
+        If the engine cannot run on this machine, another engine loads the graph from which the
+        engine was built.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -99,7 +102,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:
-        """Return the coarsest precision among the parameters, the inputs and the outputs."""
+        """Return the coarsest precision that the parameters allow or an input or output has."""
         backend = get_backend(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}

@@ -70,7 +70,11 @@ class IsolatedWrapper(Wrapper):
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """In the child process: load an engine; return a function that answers a message."""
+    """Load an engine in the child process, and return a function that answers messages.
+
+    The function takes the encoded inputs of a call, and returns the encoded outputs. For an empty
+    message, it returns the engine's receipt.
+    """
     wrapper = request.load()
 
     def reply_to(message: bytes) -> bytes:

@@ -247,13 +247,13 @@ class _Header(msgspec.Struct):
 
 
 class _FileList(msgspec.Struct):
-    """The field of a manifest, of any format version, that lists the artifact's files."""
+    """The field ``files``, which manifests of every format version contain."""
 
     files: tuple[FileEntry, ...]
 
 
 class _MachineFields(_FileList):
-    """Fields that a manifest file must contain: their defaults would describe this machine."""
+    """Fields that a manifest file must contain: the default values would describe this machine."""
 
     torch_version: str | None
     python: str

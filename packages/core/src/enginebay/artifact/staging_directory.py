@@ -185,9 +185,9 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn an OSError in the ``with`` block into an ArtifactError.
+    """If the ``with`` block raises an OSError, raise an ArtifactError instead.
 
-    With ``disk_only``, turn only the errors of a disk that is full or read-only.
+    With ``disk_only``, replace only the errors of a full or read-only disk.
     """
     try:
         yield

@@ -275,7 +275,7 @@ class Backend:
         return None if lacking is None else dict(lacking)
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Check the inputs' dtypes; fill in the request's fields ``backend`` and ``lower``."""
+        """Check the inputs' dtypes, and return the request with ``backend`` and ``lower`` set."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
         # A deployment passes its own function, which knows the caller's rewriters.
@@ -317,10 +317,11 @@ class Backend:
 
         Args:
             params: The backend's parameters.
-            purpose: The beginning of the message: the operation that requires 8-bit layers.
+            purpose: The beginning of the error message, which names the operation that requires
+                8-bit layers.
 
         Raises:
-            UsageError: The precision is not calibrated.
+            UsageError: The precision requires no calibration.
         """
         precision, calibrated = self.allowed_precision(params), self.info.calibrated
         if precision not in calibrated:
@@ -332,7 +333,10 @@ class Backend:
     def calibration(
         self, ir: IRModel, params: BackendParams, data: object, unused: Iterable[str] = ()
     ) -> CalibrationData | None:
-        """Return the calibration data for a converter; None if the precision is not calibrated.
+        """Return the calibration data for a converter.
+
+        Returns:
+            The data; None without data, or if the precision requires no calibration.
 
         Args:
             ir: The IR to convert.
@@ -369,7 +373,7 @@ class Backend:
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:
-        """Return the allowed precision if it requires calibration data, else an empty string."""
+        """Return :meth:`allowed_precision` if it requires calibration data, otherwise ``""``."""
         precision = self.allowed_precision(params)
         return precision if precision in self.info.calibrated else ""
 
@@ -507,7 +511,7 @@ class Backend:
         Args:
             config: A config, as :func:`enginebay.authors.read_config` returns it.
             work_dir: The folder of the engine's files.
-            **over: Values by field name, which override the config.
+            **over: Field name → value; these values override the config.
 
         Raises:
             ConfigError: The config is invalid, or is for another backend.

@@ -163,7 +163,7 @@ def _lower_operators(
     model: nn.Module,
     exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
-    """In the ``with`` block, apply a backend's lowerings if it lists the supported operators."""
+    """Yield the model; if the backend lists its operators, apply its lowerings in the block."""
     from enginebay.rewriting import rewrite
 
     operators = backend.info.operators

@@ -41,7 +41,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run a command, and return its exit code; if it raises, the exit code for the exception.
+    """Run a command, and return its exit code or, after an exception, the exception's exit code.
 
     Args:
         arguments: The command line. ``--traceback`` and ``--json`` change the error report.
@@ -112,7 +112,7 @@ def _explain_failure(err: BaseException) -> _Failure:
 
 @contextmanager
 def _raise_at_signals() -> Iterator[None]:
-    """In the ``with`` block, raise an exception at SIGINT, SIGTERM or SIGHUP: cleanup then runs."""
+    """In the ``with`` block, raise at SIGINT, SIGTERM or SIGHUP, so that cleanup code runs."""
     # A process may run several commands, in tests for example.
     forget_interruption()
     previous = {
@@ -135,7 +135,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
     """In the ``with`` block, report an end of this process by ``os._exit`` or a native crash.
 
     Without a report, a plugin's ``os._exit(0)`` would look like success. A call of ``os._exit`` is
-    reported in any thread, since it ends the process, but not in a forked child process.
+    reported in every thread of this process, but not in a forked child process.
     """
     leave, process = os._exit, os.getpid()
     running = True

@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print a description of an IR file, or of an artifact whose files are checked; return 0."""
+    """Describe an IR file, or check an artifact's files and describe the artifact; return 0."""
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 

@@ -21,7 +21,7 @@ _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
-    """Return other distributions' commands; a command with a core command's name is disabled."""
+    """Return plugins' commands; a command with the name of a core command is disabled."""
     from enginebay.plugins import (
         list_commands,  # not at the top: core's own commands start without it
     )

@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print the rewriters, the most specific first, each with a rewriter that overrides it."""
+    """Print each rewriter and, if another one is used instead, the name of that one; return 0."""
     from enginebay.backend import default_backend, get_backend
     from enginebay.operations import find_sets
     from enginebay.rewriting import builtin_rewriters, list_rewriters

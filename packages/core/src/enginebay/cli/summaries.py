@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_verdict() -> Iterator[None]:
-    """In the ``with`` block, suppress warnings about the verdict: the command prints it."""
+    """In the ``with`` block, suppress warnings about the verdict, which the command prints."""
     from enginebay.verdict import VerdictWarning
 
     with warnings.catch_warnings():

@@ -127,14 +127,14 @@ class _Columns(NamedTuple):
         )
 
     def identify_all_values(self) -> tuple[NumpyArray, NumpyArray]:
-        """Return an id for each row of the reference and the artifact; equal rows share an id."""
+        """Return ids of the reference's rows and of the artifact's rows; equal rows share an id."""
         left = np.column_stack([self.ids, self.values])
         right = np.column_stack([self.found_ids, self.found_values])
         ids, found_ids = np.split(_identify_rows(np.concatenate([left, right])), [len(left)])
         return ids, found_ids
 
     def are_close(self, rows: NumpyArray, others: NumpyArray) -> NumpyArray:
-        """Return a mask: True for a pair of rows that differ by at most the tolerance."""
+        """Return True for each pair of rows, by index, that differs by at most the tolerance."""
         with np.errstate(invalid="ignore"):
             left, right = self.values[rows], self.found_values[others]
             fits = (left == right) | (np.isnan(left) & np.isnan(right))
@@ -186,7 +186,11 @@ def _identify_rows(rows: NumpyArray) -> NumpyArray:
 
 
 def _match_equal_rows(ids: NumpyArray, found_ids: NumpyArray) -> NumpyArray:
-    """Match equal ids in order; return an index into ``found_ids``, or -1, for each of ``ids``."""
+    """Match the n-th occurrence of an id in ``ids`` with its n-th occurrence in ``found_ids``.
+
+    Returns:
+        For each element of ``ids``, the index of its match in ``found_ids``, or -1.
+    """
     # The k-th row with an id gets a unique number, which only the k-th such row of the other side
     # has: so each row has one match.
     base = max(len(ids), len(found_ids))

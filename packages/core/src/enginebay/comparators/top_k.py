@@ -70,7 +70,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return a mask: True where the engine's and the reference's class at a rank tie."""
+        """Return True for each rank at which the engine's and the reference's class are tied."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
@@ -82,7 +82,7 @@ class TopK:
     def _align_scores(
         self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
     ) -> Aligned:
-        """Pair the best scores of the reference and the engine by rank, each with its indices."""
+        """Pair the K best scores of the reference with those of the engine, by rank."""
         assert reference.scores is not None
         assert engine.scores is not None
         indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T

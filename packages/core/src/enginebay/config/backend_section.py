@@ -34,7 +34,7 @@ def backend_params(
         sections: The config's sections.
         problems: Collects the errors, and notes about keys without effect. An invalid value is
             replaced by the field's default.
-        over: Values by field name, which override the config.
+        over: Field name → value; these values override the config.
     """
     reader = _SectionReader(params_class, problems)
     reader.read_keys(sections.backend_config, ())

@@ -111,7 +111,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``; fields with their default value are taken from ``below``."""
+    """Return ``options``, with values from ``below`` for the fields that have their default value."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}
@@ -119,7 +119,7 @@ def merge_options(options: Options, below: Options) -> Options:
 
 
 def refuse_options(options: Declared, verb: str) -> None:
-    """Raise an error if a function other than ``deploy`` gets an option only for ``deploy``.
+    """Raise an error if options that only ``deploy`` supports are passed to another function.
 
     Args:
         options: The options with which the function was called.

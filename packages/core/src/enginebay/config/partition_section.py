@@ -87,7 +87,10 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Return a function mark's name without MMDeploy's call index; an index must be 0."""
+    """Return a mark's name without MMDeploy's call index: ``nms:input`` for ``nms[0]:input``.
+
+    An index other than 0 is added to the problems.
+    """
     call = _CALL.fullmatch(name)
     if call is None:
         return name

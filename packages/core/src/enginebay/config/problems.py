@@ -47,7 +47,7 @@ class Problems(list[ConfigError]):
 
     @contextmanager
     def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
-        """Add an error in the ``with`` block to the list, as an error about the value at a path."""
+        """If the block raises a usage error, add it to the list, with the path of the value."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:

@@ -81,7 +81,11 @@ class PythonConfig:
         return self.read_value(nodes[0].value), self._location_of(nodes[0].value)
 
     def read_contents(self, base: LocatedDict) -> LocatedDict:
-        """Return the values that the file assigns, by name; ``base`` holds the merged bases."""
+        """Return the values that the file assigns, by name.
+
+        Args:
+            base: The merged contents of the files that this file inherits from.
+        """
         self._templates.base = base
         result = LocatedDict()
         for node in self._tree.body:

@@ -63,7 +63,9 @@ class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class PartSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of ``partition_cfg``: a part of the model between function marks.
+    """An entry of ``partition_cfg``: a part of the model between marks.
+
+    A mark is a name for tensors, here for the inputs or the outputs of a function.
 
     Attributes:
         start: Names of the marks at the start of the part, such as ``head:input``.

@@ -1,6 +1,6 @@
 """Templates in ``.py`` configs: ``{{fileDirname}}``, ``{{_base_.x}}`` and ``{{$NAME:default}}``.
 
-Python parses a template that is not in a text as a set that contains a set.
+Python parses a template outside of a string literal as a set that contains a set.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Templates:
         environment: The environment variables that the file may read; None to allow none.
 
     Attributes:
-        base: The values for ``{{_base_.x}}``, which are set after the bases have been read.
-        used: The top-level names of the bases that the file refers to.
+        base: The merged contents of the bases (the files that this file inherits from). They are
+            set after the bases have been read.
+        used: The top-level keys that this file reads from its bases: ``x`` for ``{{_base_.x.y}}``.
     """
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None) -> None:
@@ -58,7 +59,7 @@ class Templates:
         self.used: set[str] = set()
 
     def evaluate(self, template: re.Match[str], location: Location) -> object:
-        """Return the value of a template that is not part of a text.
+        """Return the value of a template that stands alone, not inside a longer string.
 
         An environment variable whose text is the literal of a number, bool or None is converted.
 
@@ -71,15 +72,15 @@ class Templates:
         return _parse_literal(text) if template["variable"] else text
 
     def fill(self, text: str, location: Location, pattern: re.Pattern[str] = TEMPLATE) -> object:
-        """Replace the templates in a text.
+        """Replace the templates in a string.
 
         Returns:
-            The new text. If the text is only a template ``{{_base_.x}}``, the value in the base, of
-            any type.
+            The new string. If the whole string is one template ``{{_base_.x}}``, the value of ``x``
+            in the bases, which may have any type.
 
         Raises:
-            ConfigError: A template cannot be evaluated, or a template inside a longer text has a
-                value that is not a text.
+            ConfigError: A template cannot be evaluated, or a template inside a longer string has a
+                value that is not a string.
         """
         whole = TEMPLATE.fullmatch(text)
         if whole and whole["base"]:

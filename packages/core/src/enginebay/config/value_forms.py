@@ -66,12 +66,12 @@ class ValueConfig:
         return self._table.pop("_base_", None), self._table.locations.pop("_base_", None)
 
     def read_contents(self, base: LocatedDict) -> LocatedDict:  # noqa: ARG002  # only .py configs refer to it
-        """Return the values of the file, by name."""
+        """Return the values of the file, by name; ``base`` is not used."""
         return self._table
 
 
 def _add_locations(value: object, location: Location, budget: Budget, depth: int = 0) -> Any:
-    """Return a copy with a location for every key; check the size and text of every value."""
+    """Return a copy with a location for every key; raise if a value is too large or a template."""
     try:
         budget.check_value(value, depth)
     except ValueError as err:

@@ -24,7 +24,7 @@ def parse_yaml(text: str) -> object:
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Raise on duplicate keys, and on merge keys: their expansion can take unlimited time."""
+        """Refuse duplicate keys, and merges (``<<``), whose expansion can take unlimited time."""
         keys = set[tuple[str, str]]()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
@@ -35,7 +35,7 @@ class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                 keys.add((key.tag, key.value))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        """Return a node's value; raise if the text does not fit the tag, as in ``!!int ''``."""
+        """Return a node's value; raise if its text does not fit its type, as in ``!!int ''``."""
         try:
             return super().construct_object(node, deep=deep)
         # PyYAML raises these for texts that do not fit: IndexError for !!int '', AttributeError for

@@ -336,7 +336,7 @@ def _steps_table(steps: Sequence[Step]) -> Table:
 
 
 def sizes_text(inputs: Sequence[TensorSpec]) -> str:
-    """Describe the inputs' dynamic dimensions; without any, how to make a dimension dynamic.
+    """Return a text about the inputs' dynamic dimensions, or about how to make one dynamic.
 
     Example:
         >>> from enginebay.tensors import TensorSpec

@@ -121,12 +121,13 @@ def _backend_fields(preview: BackendPreview) -> Iterator[tuple[str, str]]:
 
 
 class _Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft: the model exported for a backend, even if some operators cannot be translated.
+    """A draft: the preliminary export of a model, in which some operators may be unsupported.
 
     Attributes:
         kind: The IR's kind.
         ir: The IR; None if operators remain that are not in ``BackendInfo.operators``.
-        obstacles: The operators that the exporter cannot translate, or that remain.
+        obstacles: The operators that the exporter cannot translate, or that remain although the
+            backend does not list them.
         rewritten: Rewriter name → the number of replacements that it made.
     """
 
@@ -255,7 +256,7 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
 
 
 def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
-    """Export a draft in a child process; return the operators that the engine does not support."""
+    """In a child process: export the model, and list operators that the engine does not support."""
     pickled = (folder / _ARGUMENTS_FILE).read_bytes()
     arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
     draft_ir(*arguments, name, folder)
@@ -265,7 +266,10 @@ def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
 def draft_ir(
     model: object, args: object, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
 ) -> None:
-    """Export a model to a backend's preferred IR, and write the IR and obstacles into a folder."""
+    """Export a model to a backend's preferred IR; write the IR and the obstacles to files.
+
+    An obstacle is an operator that the exporter or the backend does not support.
+    """
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
         _write_draft(folder, _Draft(kind=source.ir.kind, ir=source.ir))
@@ -294,10 +298,14 @@ def draft_ir(
 
 
 def list_engine_lacks(name: str, folder: Path) -> list[Obstacle]:
-    """Return a draft's operators that the engine does not support; called in a child process.
+    """In a child process: return the operators in an exported IR that the engine does not support.
+
+    Args:
+        name: The backend's name.
+        folder: The folder into which :func:`draft_ir` wrote the IR.
 
     Raises:
-        EnginebayError: The backend does not list such operators, or cannot read the draft.
+        EnginebayError: The backend cannot list unsupported operators, or cannot read the IR.
     """
     draft = _read_draft(folder)
     assert draft is not None

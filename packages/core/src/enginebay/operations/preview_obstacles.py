@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
-    """Yield an obstacle for each node or operator in the result of ``unsupported_operators``."""
+    """Yield an obstacle for each node or operator in a backend's list of unsupported operators."""
     if not lacking:
         return
     if ir.kind == "onnx":
@@ -30,7 +30,7 @@ def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
 
 
 def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
-    """Yield an obstacle for each operator in the error: an operator that no lowering replaces."""
+    """Yield an obstacle for each operator that the error lists because no lowering replaces it."""
     for operator, modules in error.operators.items():
         name = operator.replace(".", "::", 1)
         yield Obstacle(operator=name, modules=modules, reason="the engine does not support it")

@@ -177,7 +177,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """If the inputs are samples with outputs, return them as the reference; otherwise None."""
+    """Return a reference if all inputs are samples with expected outputs; otherwise None."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -213,7 +213,7 @@ def _collect_samples(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with their expected outputs, from the artifact or from ``reference``."""
+    """Return inputs with expected outputs, recorded in the artifact or taken from ``reference``."""
     if inputs is None and reference is None:
         return _read_recorded(opened)
     return _compute_reference(inputs, reference, opened, precision, model_use)
@@ -253,7 +253,10 @@ def _compute_reference(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return inputs with the outputs of ``reference``; if it is a model, also new probe inputs."""
+    """Return inputs with the expected outputs from ``reference``.
+
+    If ``reference`` is a model, probe inputs (generated, similar to the inputs) are added.
+    """
     basis = _recorded_basis(artifact)
     if inputs is not None:
         arrays = inputs

@@ -33,9 +33,9 @@ def temporary_backend(
     """Make a backend discoverable as if it were installed, without pip.
 
     A folder with a real ``.dist-info`` is added to ``sys.path``, so discovery and loading run as
-    for an installed plugin, but without its trial import in a child process. Child processes that
-    Enginebay starts find the backend too. At the end of the ``with`` block, the folder is removed
-    and all loaded plugins are unloaded.
+    for an installed plugin. Only the trial import of a new plugin in a child process is omitted.
+    Child processes that Enginebay starts find the backend too. At the end of the ``with`` block,
+    the folder is removed and all loaded plugins are unloaded.
 
     Args:
         name: The name of the backend and of its entry point.

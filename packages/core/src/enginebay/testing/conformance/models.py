@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Example(NamedTuple):
-    """A model, its inputs by name, and the dynamic dimensions (name, limits) by input and axis."""
+    """A model with example inputs; ``dynamic_shapes`` is input → axis → (name, min, max)."""
 
     module: nn.Module
     inputs: dict[str, Tensor]

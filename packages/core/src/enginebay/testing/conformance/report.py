@@ -67,7 +67,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, info: eb.BackendInfo) -> Claims:
-        """Return the claims in a backend's information."""
+        """Copy the fields of this class from a backend's information."""
         return cls(**{name: getattr(info, name) for name in cls.__struct_fields__})
 
 
@@ -198,7 +198,7 @@ def markdown(report: Report) -> str:
 
 
 def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
-    """Return the names of the networks of one operator, by group and by result."""
+    """Return group → result → the names of the one-operator networks with this result."""
     groups: dict[str, dict[str, list[str]]] = {}
     for finding in report.operators:
         group, _, name = finding.case.partition(": ")
@@ -257,7 +257,9 @@ def _reason_of(report: pytest.TestReport) -> str:
 
 
 def _short_message(message: str, location: str) -> str:
-    r"""Return a message's first line; to an exception type alone, add the next line or location.
+    r"""Return the first line of an exception's message.
+
+    If the line is only the exception's type, append the next line or, without one, the location.
 
     Example:
         >>> _short_message("AssertionError: \nArrays are not equal", "inference.py:7")
