@@ -349,7 +349,7 @@ _EXPORT = ("torch", "onnx", "onnxscript")
 
 
 def missing_package(err: BaseException) -> str | None:
-    """Return the name of the missing package that caused an error; None for all other errors.
+    """Return the missing package that caused an error; None if the error has another cause.
 
     Example:
         >>> missing_package(ModuleNotFoundError("No module named 'a.b'", name="a.b"))

@@ -64,7 +64,7 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class PluginRecord(msgspec.Struct, frozen=True):
-    """The distribution whose plugin built the artifact, and its version."""
+    """Name and version of the distribution whose plugin built the artifact."""
 
     distribution: str
     version: str

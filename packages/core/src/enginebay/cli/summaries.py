@@ -1,4 +1,4 @@
-"""Summaries of receipts, artifacts and IRs, which several commands print."""
+"""Summaries of receipts (how an engine ran), artifacts and IRs, which several commands print."""
 
 from __future__ import annotations
 

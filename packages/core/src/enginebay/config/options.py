@@ -111,7 +111,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``, with values from ``below`` for the fields that have their default value."""
+    """Return ``options``; values from ``below`` replace those that equal the field's default."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}

@@ -17,7 +17,7 @@ class Problems(list[ConfigError]):
 
     Args:
         errors: The initial errors.
-        name: What a message about an unknown top-level key calls the config.
+        name: The name of the config in messages about unknown top-level keys.
 
     Attributes:
         notes: Sentences about valid keys that have no effect, with the reason.

@@ -83,7 +83,7 @@ class BuiltEngine:
         files: The engine's files, relative to ``build.folder``.
         parts: The parts that the model was cut into, each with its files; empty without cuts.
         rewriting: The report of the rewriters; None for a model file that needs no export.
-        notes: Why each IR that was tried before ``ir`` was not used.
+        notes: For each IR that was tried before ``ir``, the reason why it was not used.
         kept: The names of the nodes that an 8-bit engine runs in floating point.
     """
 

@@ -88,7 +88,7 @@ def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
 
 
 def export_patch(**options: Any) -> ExportPatch:
-    """Return the patch that applies an engine's rewriters during each attempt of an export.
+    """Return an exporter's argument ``patch``, which applies an engine's rewriters to each attempt.
 
     Args:
         **options: Arguments of :func:`rewrite`. The backend's hook for rewriters is called once.

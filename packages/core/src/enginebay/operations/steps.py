@@ -47,7 +47,7 @@ class Steps:
         """Record and time the ``with`` block as a step; yield a function to set its detail.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C or SIGTERM came earlier, but its exception was suppressed.
+            KeyboardInterrupt: Ctrl-C or SIGTERM came earlier, but a library caught the exception.
 
         Example:
             >>> steps = Steps()

@@ -62,7 +62,7 @@ def verify(
         inputs: A mapping of inputs by name, or the array of a single input. For several sets of
             inputs: a list, or a data set or an argument for one. By default the inputs that the
             artifact was verified with or, if it has none, the example of the model source. The
-            samples of another artifact contain the expected outputs as well.
+            samples of another artifact may be passed: they contain the expected outputs as well.
         reference: The expected outputs by name, or the PyTorch model: an ``nn.Module``, or its name
             as on the command line. By default the outputs that the artifact contains, which
             requires no torch.

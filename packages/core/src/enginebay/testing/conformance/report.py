@@ -147,7 +147,7 @@ def collect_reports(outcomes: Iterable[object]) -> list[Report]:
 
 
 def summary_lines(report: Report) -> list[str]:
-    """Return a line with the counts, then a line for each conformance test that did not pass."""
+    """Return terminal lines: counts, plugins, tests that did not pass, and counts of operators."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     plugins = (f"  with the plugin {text}, which is for every backend" for text in report.plugins)
     lines = [counts, *plugins] if report.findings else []
