@@ -284,7 +284,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Return a text on the installed distribution (empty without one), and whether it suffices."""
+    """Describe the installed distribution (empty without one); True if it fits the requirement."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

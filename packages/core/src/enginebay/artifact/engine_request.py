@@ -1,4 +1,4 @@
-"""The request to load an artifact's engine. It is created once all checks have passed.
+"""The request to load an artifact's engine. It is created after all checks have passed.
 
 ``load``, ``verify`` and ``benchmark`` all use this request, so that each of them makes all checks.
 The request is plain data, because the engine may be loaded in a child process.

@@ -1,7 +1,7 @@
 """Records of ``verify`` runs in the manifest of an artifact that is built for other machines.
 
-A new record replaces the manifest file, atomically and by one writer at a time. The artifact's
-folder is not replaced, since it may be a mount point or the current directory of a process.
+To add a record, one writer at a time replaces the manifest file atomically. The artifact's folder
+is not replaced, since it may be a mount point or the current directory of a process.
 """
 
 from __future__ import annotations

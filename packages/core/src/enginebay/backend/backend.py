@@ -193,7 +193,8 @@ class Backend:
         Args:
             ir: The IR, or the path of its file.
             params: The backend's parameters.
-            data: The calibration data: an :class:`enginebay.DataSet`, or its source.
+            data: The calibration data: an :class:`enginebay.DataSet`, or an argument for one, such
+                as a path.
 
         Returns:
             The paths of the engine's files.
@@ -341,7 +342,7 @@ class Backend:
         Args:
             ir: The IR to convert.
             params: The backend's parameters.
-            data: An :class:`enginebay.DataSet`, or its source; None without data.
+            data: An :class:`enginebay.DataSet`, or an argument for one; None without data.
             unused: Inputs of the model that the exporter has dropped; they may be in the data.
 
         Raises:

@@ -88,7 +88,7 @@ class ItemRun:
     Args:
         artifact: An artifact with a task.
         files: The files to preprocess, such as images.
-        arrays: The model's other inputs, by name.
+        arrays: The inputs that the task does not produce from a file, by name.
         drawing: The path at which :meth:`draw` will write an image; None to write no image.
 
     Raises:

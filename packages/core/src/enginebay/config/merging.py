@@ -42,10 +42,10 @@ def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
 
 
 def join_bases(tables: list[LocatedDict]) -> LocatedDict:
-    """Return one dict with the keys of several bases, which must not conflict.
+    """Return one dict with the keys of several bases (files that a config inherits from).
 
     Raises:
-        ConfigError: Two bases have different values for the same name.
+        ConfigError: Two bases have different values for the same key.
     """
     joined = LocatedDict()
     for table in tables:

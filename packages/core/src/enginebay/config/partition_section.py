@@ -25,7 +25,7 @@ _HINT = "write export_config = dict(cuts=['MARK', …])"
 
 
 def read_cuts(content: Mapping[str, object], problems: Problems) -> tuple[Cut, ...]:
-    """Return the cuts at which ``partition_config`` divides the model into several engines.
+    """Return the cuts (tensors) at which ``partition_config`` divides the model into parts.
 
     Args:
         content: The section's keys and values; empty if the config has no such section.

@@ -48,7 +48,7 @@ class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``partition_config``: the cuts of the model into several engines.
+    """``partition_config``: how to divide the model into parts, with one engine for each part.
 
     Attributes:
         apply_marks: False if the model must not be divided.

@@ -152,7 +152,7 @@ class Kit:
         return self._wrappers[model]
 
     def ir(self, model: str, kind: Any = None) -> eb.IRModel:
-        """Export a reference model to the IR ``kind``, by default the IR of its artifact."""
+        """Export a reference model to the IR ``kind``, by default the kind that deploy chooses."""
         record = self.artifact(model).manifest.ir
         assert record is not None
         kind = kind or record.kind

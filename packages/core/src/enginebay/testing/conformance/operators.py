@@ -27,14 +27,14 @@ OPERATORS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").re
 
 
 def cases() -> dict[str, str]:
-    """Return the text of each network by its name, such as ``reductions: x.sum()``."""
+    """Return the text of each network by name: ``reductions: x.sum()`` → ``x.sum()``."""
     lines = [(group, line) for group, text in OPERATORS.items() for line in text.splitlines()]
     networks = [(group, text.strip()) for group, line in lines for text in line.split(";")]
     return {f"{group}: {text}": text for group, text in networks if text}
 
 
 def build(text: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Build a network from its text, and return it with its inputs by name."""
+    """Build the network of a text like ``x.sum()`` or ``nn.ReLU() x``; return it with its inputs."""
     import torch
     from torch import nn
     from torch.nn import functional
