@@ -40,7 +40,7 @@ def build_manifest(
 
     Args:
         backend: The backend that wrote the engine's files.
-        ir: The converted IR.
+        ir: The IR from which the engine was converted.
         params: The backend's parameters.
         files: The engine's files, relative to the artifact.
         verification: The verdict with the error metrics of the outputs.

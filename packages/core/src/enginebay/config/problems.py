@@ -16,7 +16,7 @@ class Problems(list[ConfigError]):
     """The errors of one config, in the order of their detection.
 
     Args:
-        errors: The initial errors.
+        errors: The errors with which the list starts.
         name: The name of the config in messages about unknown top-level keys.
 
     Attributes:
@@ -57,7 +57,8 @@ class Problems(list[ConfigError]):
         """Return the problems with locations in their messages, sorted by file and line.
 
         Args:
-            config: The config. If it contains no locations, the problems are returned unchanged.
+            config: The config that has the problems. If the config contains no locations, the
+                problems are returned unchanged.
         """
         if not isinstance(config, LocatedDict):
             return self

@@ -43,7 +43,7 @@ class Templates:
     """Evaluates the templates of one config file.
 
     Args:
-        path: The path of the file.
+        path: The path of the config file, for ``{{fileDirname}}`` and similar templates.
         environment: The environment variables that the file may read; None to allow none.
 
     Attributes:

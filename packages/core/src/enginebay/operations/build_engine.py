@@ -79,7 +79,7 @@ class BuiltEngine:
 
     Attributes:
         build: The input of the build.
-        ir: The converted IR.
+        ir: The IR from which the engine was converted.
         files: The engine's files, relative to ``build.folder``.
         parts: The parts that the model was cut into, each with its files; empty without cuts.
         rewriting: The report of the rewriters; None for a model file that needs no export.

@@ -36,8 +36,8 @@ def check(config: Mapping[str, object]) -> ConfigCheck:
     """Check all sections of a config and the backend's parameters, and return all problems.
 
     Args:
-        config: The config. If :func:`enginebay.config.read_table` has read it, each problem has a
-            file and a line.
+        config: The config as plain data. If :func:`enginebay.config.read_table` has read it, each
+            problem has a file and a line.
     """
     problems = Problems()
     sections = read_sections(config, problems)

@@ -178,7 +178,7 @@ class Deployer:
         """Return the model, bound to example inputs, with its recorded reference outputs.
 
         Args:
-            source: The model.
+            source: The loaded model, with its origin and example inputs.
             args: Example inputs; None for the example of the model source or, if the source has
                 no example, for the first item of the data.
         """

@@ -68,7 +68,7 @@ def prepare_model(
 
     Args:
         settings: The settings of the deployment.
-        source: The model.
+        source: The loaded model, with its origin and example inputs.
         args: Example inputs; None for the example of the model source or, if the source has no
             example, for the first item of the data.
         data: The data set; None without data.

@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a deployment.
 
     Attributes:
-        backend: The backend.
+        backend: The backend that converts and runs the model.
         params: The backend's parameters.
         export: How to export.
         verify: How to compare.
