@@ -307,7 +307,8 @@ def disk_failure(error: OSError) -> EnginebayError:
 def windows_error() -> EnginebayError:
     """Return the error that every public name and every command raises on Windows.
 
-    Process groups, which end child processes, and file locks, which protect artifacts, are POSIX.
+    Enginebay ends child processes by their process group, and protects artifacts by file locks.
+    Windows has neither of these POSIX functions.
 
     Example:
         >>> str(windows_error())

@@ -78,8 +78,9 @@ class InputCheck:
 
         Args:
             feed: The inputs by name.
-            torch: True if the caller passed torch tensors, False for NumPy arrays; the hint shows
-                the conversion of this type. None if it is unknown; the hint shows both conversions.
+            torch: True if the caller passed torch tensors, False for NumPy arrays, None if unknown.
+                The hint about a wrong dtype shows the call that converts a value of this type, or
+                the calls for both types.
         """
         sizes: dict[str, tuple[int, str]] = {}
         for name, value in feed.items():

@@ -160,7 +160,10 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed the log; after each chunk or POLL_SECONDS, yield whether the output is still open."""
+    """Feed the log with chunks; after each, yield whether the output is still open.
+
+    Without output, yield after POLL_SECONDS.
+    """
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

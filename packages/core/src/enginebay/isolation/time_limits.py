@@ -1,4 +1,4 @@
-"""A time limit that all child processes of a block share, besides the limit of each child."""
+"""A time limit for all child processes started in a ``with`` block, besides each child's limit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check_time_limit() -> None:
 def time_left() -> float:
     """Return the remaining seconds of the time limit, or infinity without a limit.
 
-    A converter can use it to reserve time for a second attempt.
+    A converter can call this function to reserve time for a second attempt.
     """
     limit = _limit.get()
     return math.inf if limit is None else limit.left

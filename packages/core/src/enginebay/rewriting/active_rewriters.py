@@ -46,7 +46,7 @@ class ThreadRewriters:
     Attributes:
         table: Key of a function → the rewriter to call. It is the rewriter of the innermost context
             that rewrites this function.
-        running: The rewriters of torch functions for which a call is currently running.
+        running: The rewriters of torch functions whose replacement is currently running.
         mode: The thread's torch function mode; None before a context uses it.
         mode_users: The number of contexts that use the mode.
     """

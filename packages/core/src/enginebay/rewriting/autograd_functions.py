@@ -104,8 +104,8 @@ class AutogradOperators:
     """The custom operators that replace autograd functions while a model is captured.
 
     Args:
-        functions: Autograd function → its dotted name and the patch of its symbolic; None for all
-            autograd functions that have a symbolic.
+        functions: Autograd function → its dotted name and the patch of its symbolic. Without a
+            mapping (None), all autograd functions that have a symbolic are replaced.
 
     Attributes:
         translations: Custom operator → the function that translates it in the default exporter.
@@ -186,7 +186,7 @@ class AutogradOperators:
 
 @contextmanager
 def preserve_autograd_functions() -> Iterator[AutogradOperators]:
-    """Make torch.export capture each call of an autograd function with a symbolic as one operator.
+    """Make torch.export capture autograd functions that have a symbolic: each call as one operator.
 
     Yields:
         The operators; ``restore_calls`` replaces them in a captured graph by the original calls.

@@ -28,7 +28,7 @@ class ResolvedName(NamedTuple):
 
 
 class NameNotFoundError(LookupError):
-    """No loaded module has the dotted name; the message is one line with its missing part."""
+    """No loaded module has the dotted name; the message is one line and quotes the missing part."""
 
 
 def find_name(name: str) -> ResolvedName:

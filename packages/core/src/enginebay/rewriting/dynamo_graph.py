@@ -139,7 +139,7 @@ def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Iterable[object]) ->
 
 
 def strip_annotations(translation: Callable[..., object]) -> Callable[..., object]:
-    """Remove a function's annotations, which the exporter would read as ONNX types; return it."""
+    """Return the function without annotations, which the exporter would read as ONNX types."""
     translation.__annotations__ = {}
     return translation
 

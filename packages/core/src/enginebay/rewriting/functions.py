@@ -25,7 +25,7 @@ class FunctionRewriters:
 
     Args:
         rewriters: The function rewriters whose conditions hold.
-        not_found: A list to extend by one line for each rewritten name that no loaded module has.
+        not_found: A list to extend by one line for each rewriter whose name no loaded module has.
         lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return what to intercept: functions that a torch function mode receives, else a patch."""
+    """Return the functions by which a torch function mode intercepts the calls, or else a patch."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',
@@ -101,7 +101,10 @@ def _resolve_subject(
 
 
 def _find_mode_functions(resolved: ResolvedName) -> tuple[Callable[..., object], ...]:
-    """Return what a torch function mode receives for a function; empty if it receives nothing."""
+    """Return the functions that torch passes to a torch function mode when the name is called.
+
+    The result is empty if such calls do not reach a mode.
+    """
     value = resolved.value
     # For torch.ops.my_ops.nms a model may call an overload: torch.ops.my_ops.nms.default.
     if type(value).__module__ == "torch._ops":
@@ -132,7 +135,7 @@ def _get_subject_patch(resolved: ResolvedName) -> Patch:
 
 @functools.cache
 def _find_dispatched(method: Callable[..., object]) -> Callable[..., object]:
-    """Return what a torch function mode receives for a method: ``remainder`` for ``__mod__``."""
+    """Return the function that a torch function mode receives: ``remainder`` for ``__mod__``."""
     from enginebay.rewriting.torch_mode import dispatched_function
 
     return dispatched_function(method)

@@ -6,7 +6,7 @@ import torch
 
 
 class Mark(torch.autograd.Function):
-    """The identity as an autograd function, so that a symbolic can add a node for it."""
+    """Identity that ``mark`` calls; an autograd function, so that a symbolic can add its node."""
 
     @staticmethod
     def forward(ctx: object, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract

@@ -31,7 +31,8 @@ class Cut(msgspec.Struct, frozen=True):
     """Tensors at which a graph is to be cut.
 
     Attributes:
-        names: Names of marks, or of tensors in an ONNX file; one cut goes through all of them.
+        names: The tensors' names, from calls of :func:`mark` in the model's code or from an ONNX
+            file; one cut goes through all of these tensors.
         key: The config key that declares the cut; empty if the cut was passed as an argument.
         may_be_edge: True to ignore a cut before the first or after the last node of the model.
 
@@ -61,7 +62,8 @@ def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs a
 
     Args:
         x: A tensor of the model.
-        name: The name; tensors with the same name are cut together.
+        name: The name by which ``cuts`` selects the tensor; a cut at a name goes through all
+            tensors that are marked with this name.
 
     Example:
         >>> mark([1, 2], "neck")

@@ -41,7 +41,7 @@ class ModuleRewriters:
 
     Args:
         rewriters: The module rewriters whose conditions hold.
-        not_found: A list to extend by one line for each rewritten name that no loaded module has.
+        not_found: A list to extend by one line for each rewriter whose name no loaded module has.
         lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
@@ -177,7 +177,7 @@ def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
 
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Move the hooks of the original module to the replacement: each hook runs once per call."""
+    """Move the original module's hooks to the replacement, so that each hook runs once per call."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
@@ -248,7 +248,7 @@ def _revert_changes(
     before: list[dict[str, object]],
     after: list[dict[str, object]],
 ) -> None:
-    """Revert the changes from ``before`` to ``after``, but no changes made later."""
+    """Revert the changes from ``before`` to ``after``, but keep changes that were made later."""
     for holder, old, new in zip(holders, before, after, strict=True):
         added = new.keys() - old.keys()
         changed = {

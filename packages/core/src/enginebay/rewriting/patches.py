@@ -1,4 +1,4 @@
-"""Patches replace functions and methods in place, but affect only threads that rewrite them.
+"""Patches replace functions and methods, but only in threads that have a rewriter for them.
 
 Of a function written in Python, only the code object is replaced. Thereby all aliases change too:
 names imported elsewhere, bound methods stored on an instance, closures, defaults. Other objects,
@@ -298,7 +298,10 @@ def _wrap_in_descriptor_like(value: object, function: Callable[..., object]) -> 
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Find the attributes of loaded modules whose value a patch replaces; store them in it."""
+    """Find the aliases of the patched attributes in loaded modules.
+
+    Each alias is stored in the patch that replaces its value.
+    """
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []

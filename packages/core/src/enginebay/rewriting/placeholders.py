@@ -1,6 +1,7 @@
 """Placeholder nodes for operators that the default ONNX exporter cannot translate.
 
-A model with such operators can then be exported, to check whether an engine supports all others.
+A model with such operators can then be exported, to check whether an engine supports all other
+operators.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
 
 def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
-    """Decompose a program as the exporter does; return the nodes that it still cannot translate.
+    """Decompose a program as the default exporter does; return the nodes without a translation.
 
     Args:
         program: The program.
@@ -55,7 +56,7 @@ def operator_name(node: Node) -> str:
 def placeholder_translations(
     nodes: Iterable[Node],
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return operator of a node → a function that adds a placeholder node to the ONNX graph."""
+    """Return a mapping: a node's operator → a function that adds a placeholder node for it."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 

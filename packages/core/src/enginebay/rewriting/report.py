@@ -61,7 +61,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """Name → the number of replacements; only for names that were replaced at least once."""
+        """Name of each rewriter that fired → the number of its replacements, as in ``applied``."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:

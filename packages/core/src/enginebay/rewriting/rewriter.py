@@ -1,4 +1,4 @@
-"""A rewriter, the target for which rewriters are selected, and ``ctx``, their first argument."""
+"""A rewriter, the target for which rewriters are selected, and a replacement's ``ctx`` argument."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(Target, frozen=True, kw_only=True):
-    """The first argument of a rewriter: the target of the export, and the original function.
+    """The first argument of a replacement: the target of the export, and the original function.
 
     A lowering receives a :class:`~enginebay.authors.LoweringContext` instead.
 

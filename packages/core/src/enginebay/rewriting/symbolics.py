@@ -23,7 +23,7 @@ class SymbolicRewriters:
     Args:
         rewriters: The symbolic rewriters whose conditions hold.
         target: The target that the model is exported for.
-        not_found: A list to extend by one line for each rewritten name that no loaded module has.
+        not_found: A list to extend by one line for each rewriter whose name no loaded module has.
         not_served: A list to extend by one line for each symbolic that the exporter cannot use.
         lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 

@@ -119,7 +119,7 @@ def _our_mode_is_innermost() -> bool:
 
 
 def _has_override(values: Iterable[object]) -> bool:
-    """Return True for tensor subclasses, as ``has_torch_function`` does, but ignore modes."""
+    """Return True if a value's class overrides torch functions; modes are ignored."""
     return (
         any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()
     )

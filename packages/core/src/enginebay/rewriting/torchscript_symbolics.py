@@ -156,7 +156,10 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Until ``undo`` is closed, call ``refuse`` if an export folds all nodes of an operator."""
+    """Until ``undo`` is closed, watch for symbolics without effect, and call ``refuse`` for them.
+
+    A symbolic has no effect if the exporter folds all nodes of its operator to constants.
+    """
     import torch
 
     by_kind = {add_namespace(each.name): each for each in rewriters}

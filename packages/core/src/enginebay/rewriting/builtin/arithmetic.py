@@ -77,7 +77,7 @@ def diff(
 def div(
     ctx: LoweringContext, x: Tensor, other: Tensor | float, *, rounding_mode: str | None = None
 ) -> Tensor:
-    """Divide and truncate in integers; the default exporter divides in float32, exact up to 2²⁴."""
+    """Divide integers exactly; the default exporter uses float32, which is inexact above 2²⁴."""
     result: Tensor = ctx.origin_op(x, other, rounding_mode=rounding_mode)
     if rounding_mode != "trunc" or result.dtype.is_floating_point:
         return result

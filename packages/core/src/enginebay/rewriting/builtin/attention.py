@@ -47,7 +47,10 @@ def _torchscript_without_attention(target: Target) -> bool:
 def with_repeated_heads(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Repeat the heads, cast the mask to the query's dtype, and call the original (TorchScript)."""
+    """For the TorchScript exporter, repeat grouped heads and cast the mask to the query's dtype.
+
+    The attention itself is computed by torch's function.
+    """
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
         mask, is_causal = _mask_to_add(query, key, mask), False
@@ -61,7 +64,10 @@ def with_repeated_heads(
 def with_products(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Compute softmax(query·keyᵀ·scale + mask)·value (TorchScript exporter before opset 14)."""
+    """Compute softmax(query·keyᵀ·scale + mask)·value.
+
+    This rewriter is for the TorchScript exporter with an opset before 14.
+    """
     import torch
 
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
@@ -82,7 +88,7 @@ def with_products(
 def with_four_dimensions(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Call the original with tensors of four dimensions (default exporter)."""
+    """For the default exporter, call torch's function with tensors of four dimensions."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     inputs, batch = [query, key, value], query.shape[:-2]
     same_batch = all(each.dim() >= 2 and each.shape[:-2] == batch for each in inputs)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @rewriters.function("torch.permute", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.permute", ir="onnx", check=not_dynamo)
 def permute(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
-    """Call the original with non-negative dimensions."""
+    """Call torch's function with non-negative dimensions."""
     argument = kwargs.get("dims", args[0] if len(args) == 1 else args)
     dims = list(argument) if isinstance(argument, tuple | list) else [argument]
     rank = input.dim()
@@ -28,7 +28,7 @@ def permute(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
 # TorchScript writes wrong windows for a negative dimension.
 @rewriters.function("torch.Tensor.unfold", ir="onnx", check=not_dynamo)
 def unfold(ctx: Context, input: Tensor, dimension: int, size: int, step: int) -> object:
-    """Call the original with a non-negative dimension."""
+    """Call torch's function with a non-negative dimension."""
     rank = input.dim()
     positive = dimension % rank if -rank <= dimension < rank else dimension
     return ctx.origin_func(input, positive, size, step)

@@ -1,7 +1,7 @@
 """Rewriter of ``grouped_mm``, which multiplies groups of rows by different matrices (experts).
 
-The sizes of the groups are values of a tensor: no exporter has a translation, and no engine an
-operator.
+The sizes of the groups are values of a tensor. Therefore no exporter translates ``grouped_mm``, and
+no engine has an operator for it.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def deepcopy(ctx: Context, input: Tensor, memo: dict[int, object]) -> object:
 def copy(
     ctx: Context, g: OnnxGraph, self: torch.Value, src: torch.Value, non_blocking: object = None
 ) -> torch.Value:
-    """Cast and expand the source to the dtype and the shape of the target."""
+    """Cast ``src`` to the dtype of ``self``, and expand it to the shape of ``self``."""
     from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
     # Not CastLike, which needs no dtype but requires opset 15.

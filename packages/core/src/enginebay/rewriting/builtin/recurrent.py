@@ -24,7 +24,7 @@ def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: object) -> object:
     A hidden state is h = W_hr·r, where r is the state before the projection. The recurrent product
     W_hh·h is thus (W_hh·W_hr)·r, and W_hh·W_hr are the recurrent weights of the new LSTM. The
     initial hidden state is an h for which no r is known. It is therefore concatenated to the first
-    step of the input, and W_hh to the input weights.
+    step of the input, and W_hh is concatenated to the input weights.
     """
     import torch
 
@@ -90,7 +90,7 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> object:
-    """Cut the result to the longest sequence, and fill all padding with ``padding_value``."""
+    """Call torch's function, cut its result to the longest sequence, and overwrite the padding."""
     padded, lengths = ctx.origin_func(sequence, batch_first, padding_value, total_length)
     if not is_tracing():
         return padded, lengths

@@ -35,7 +35,7 @@ def any_or_all(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> 
 # torch._check_tensor_all calls this operator, and dynamo has no translation.
 @rewriters.lowering("aten._is_all_true", ir="onnx", check=not_torchscript)
 def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Return ``x.all()``, which is the same, since the operator accepts only bools."""
+    """Return ``x.all()``, which is equivalent because this operator accepts only bools."""
     return x.all()
 
 

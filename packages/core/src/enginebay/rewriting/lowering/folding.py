@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Replace each node that is computed only from buffers and constants by its value.
+    """Replace each node that depends only on buffers and constants with a constant: its value.
 
     Args:
         program: The program to change.
@@ -45,9 +45,10 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 
 
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
-    """Replace each constant node by its value if the exporter cannot translate the operator.
+    """Replace each node that the exporter cannot translate and whose value is constant.
 
-    An example is the matrix inverse from which an orthogonal weight is computed.
+    A constant with the node's value takes its place. An example is the matrix inverse from which an
+    orthogonal weight is computed.
 
     Args:
         program: The program to change.

@@ -50,8 +50,8 @@ class GraphValues:
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
         """Store the fake tensors (by name) that stand for constants while a new graph is recorded.
 
-        They tell which input of the new graph is which constant: the order of the inputs may differ
-        from their order in the program.
+        By its fake tensor, a constant is found among the inputs of the new graph. Their order may
+        differ from the order of the program's inputs.
         """
         self._fake_tensors = fake_tensors
 
@@ -74,7 +74,11 @@ class GraphValues:
         return array
 
     def compute(self, operator: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
-        """Return an operator's result for constant arguments; None if the result may vary."""
+        """Return the result of an operator whose tensor arguments are all constants.
+
+        The result is None if an argument is not constant, if no argument is a tensor, or if the
+        operator is random.
+        """
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
         from torch.utils._pytree import tree_leaves, tree_map

@@ -103,7 +103,10 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return an unsupported operator's result as constants; None to call the lowering."""
+        """Return an unsupported operator's result as constants, if it depends on constants only.
+
+        The result is None if the lowering must be called.
+        """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -203,7 +206,10 @@ def _has_fixed_sizes(args: Args, kwargs: Kwargs) -> bool:
 
 
 def _count_writes(args: Args, kwargs: Kwargs) -> list[int]:
-    """Count the in-place writes to each tensor; the recorded graph does not show writes."""
+    """Return the number of in-place writes to each tensor argument so far.
+
+    The recorded graph does not show writes.
+    """
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
     from torch.utils._pytree import tree_leaves
@@ -244,7 +250,7 @@ def _format_count(values: list[object]) -> str:
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """If the ``with`` statement raises a RewriterError, remove the graph that torch appended."""
+    """Remove the graph that torch appends to the message of a RewriterError raised inside."""
     try:
         yield
     except RewriterError as err:

@@ -54,7 +54,8 @@ def lower_program(
     Args:
         program: The program.
         lowerings: The active lowerings.
-        known: The argument ``known`` of :meth:`LoweringRewriters.table`.
+        known: Returns True for operators that the exporter translates; None if there is no
+            exporter, or if the exporter translates all operators.
 
     Raises:
         RewriterError: A lowering raises, or returns a result of another dtype or shape.

@@ -95,7 +95,10 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings; lowerings for unsupported operators only if they have fired."""
+        """The selected lowerings, but without lowerings that might never be needed.
+
+        A lowering for unsupported operators is included only after it has fired.
+        """
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -107,7 +110,8 @@ class LoweringRewriters:
         """Return the names of the lowered operators, without namespace and overload.
 
         Args:
-            known: The argument ``known`` of :meth:`table`.
+            known: Returns True for operators that the exporter translates; None if there is no
+                exporter, or if the exporter translates all operators.
         """
         names = {
             observed_name(overload, is_complex="complex" in rewriter.needs)
@@ -118,7 +122,10 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return operator → its lowerings, also for operators for which ``known`` returns False."""
+        """Return operator → its lowerings.
+
+        Operators that the exporter does not translate (``known`` returns False) are included.
+        """
         return {**self._select_untranslated(known), **self._winners}
 
     def _select_untranslated(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
@@ -237,9 +244,10 @@ class LoweringRewriters:
 def _find_usable_overloads(
     rewriter: Rewriter, not_found: list[str], not_served: list[str]
 ) -> list[OpOverload]:
-    """Return the overloads that a lowering can replace; if there are none, add a line to a list.
+    """Return the overloads that a lowering can replace.
 
-    The list is ``not_found`` if torch does not have the operator, otherwise ``not_served``.
+    If there are none, a line is added to a list: to ``not_found`` if torch does not have the
+    operator, otherwise to ``not_served``.
     """
     from enginebay.rewriting.lowering.operators import find_overloads, why_never_met
 

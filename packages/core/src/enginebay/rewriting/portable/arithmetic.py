@@ -111,7 +111,7 @@ _LANCZOS = (
 
 @lowers("lgamma", open_sizes=True)
 def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use Lanczos' approximation for x ≥ 0.5, and the reflection formula for x < 0.5 (finite x)."""
+    """Use Lanczos' approximation, and for x < 0.5 the reflection formula; ``x`` must be finite."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0.5
     z = torch.where(below, -x, x - 1)

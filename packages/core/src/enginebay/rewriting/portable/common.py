@@ -101,7 +101,7 @@ def cat_parts(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
-    """Return for each row of a mask the sum of those rows of ``x`` that the mask row selects.
+    """Return sums of rows of ``x``: each row of the mask selects the rows of one sum.
 
     Args:
         mask: ``[count, size]``, bool.

@@ -161,11 +161,12 @@ def _expand_equation(equation: str, operands: Sequence[Tensor]) -> tuple[list[st
 def _contract_pair(
     a: Tensor, left: str, b: Tensor, right: str, later: str, sizes: dict[str, int]
 ) -> tuple[Tensor, str]:
-    """Contract two operands of ``einsum`` by a batched matrix product, or an elementwise one.
+    """Contract two operands of ``einsum`` by a batched matrix product or an elementwise product.
 
     ``left`` has one letter for each dimension of ``a``, and ``right`` for each dimension of ``b``.
-    Letters in both, but not in ``later``, are summed over. The function returns the result
-    and the letters of its dimensions.
+    ``later`` has the letters of the later operands and of the final result. A dimension is summed
+    over if its letter is in ``left`` and ``right``, but not in ``later``. The function returns the
+    contraction and the letters of its dimensions.
     """
     batch = [letter for letter in left if letter in right and letter in later]
     inner = [letter for letter in left if letter in right and letter not in later]

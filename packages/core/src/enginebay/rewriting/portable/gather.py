@@ -1,4 +1,4 @@
-"""Lowerings of operators that read by index, to slices (constant index) or to one-hot sums."""
+"""Lowerings of operators that read by index: to slices if the index is constant, or to sums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
 
 
 def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Return the start and length of each run of consecutive indices; ``[(0, 0)]`` for no index."""
+    """Return the start and length of each run of consecutive indices; one empty run if empty."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
@@ -71,7 +71,7 @@ def gather(
 
 
 def _common_row(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
-    """Return the constant indices along ``dim`` if they are equal for all rows, else None."""
+    """Return the row of a constant index along ``dim`` if all its rows are equal, else None."""
     rows = ctx.value_of(index).swapaxes(dim, -1).reshape(-1, index.shape[dim])
     positions: list[int] = rows[0].tolist()
     return positions if (rows == rows[:1]).all() else None
@@ -219,7 +219,10 @@ def masked_scatter(ctx: LoweringContext, x: Tensor, mask: Tensor, source: Tensor
 def repeat_interleave(
     ctx: LoweringContext, repeats: Tensor, *, output_size: int | None = None
 ) -> Tensor:
-    """Return for each output position how many inputs have all their repetitions before it."""
+    """Return the index of the repeated element for each position of the output.
+
+    This index is the number of elements whose repetitions all come before the position.
+    """
     size = output_size if output_size is not None else int(ctx.value_of(repeats).sum())
     ends = repeats.cumsum(0)
     positions = torch.arange(size, device=repeats.device).unsqueeze(-1)

@@ -126,7 +126,11 @@ def replication_pad(ctx: LoweringContext, x: Tensor, padding: Sequence[int]) -> 
 def _pad_by_index(
     x: Tensor, padding: Sequence[int], inside: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
-    """Pad an image by an index lookup; ``inside`` gives the index of the pixel to repeat."""
+    """Pad an image by an index lookup.
+
+    ``inside`` takes positions along a dimension, and the last position inside the image. It returns
+    the position of the pixel to copy for each of them.
+    """
     for position in range(len(padding) // 2):
         dim = x.ndim - 1 - position
         before, after = padding[2 * position : 2 * position + 2]
@@ -144,7 +148,10 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """Convolve with one kernel for each window element; the kernel selects only this element."""
+    """Convolve with one kernel for each position in the sliding window.
+
+    The kernel selects the pixel at this position.
+    """
     images = x if x.ndim == 4 else x.unsqueeze(0)
     channels = images.shape[1]
     result = torch.conv2d(
@@ -195,7 +202,7 @@ def col2im(
 
 
 def _selecting_kernels(x: Tensor, channels: int, kernel_size: Sequence[int]) -> Tensor:
-    """Return kernels: for each channel and window element, one that selects only this element."""
+    """Return one kernel per channel and position in the sliding window: 1 there, 0 elsewhere."""
     count = math.prod(kernel_size)
     kernels = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
     return kernels.repeat(channels, 1, 1, 1)
@@ -210,7 +217,7 @@ def grid_sampler(
     padding_mode: int,
     align_corners: bool,
 ) -> Tensor:
-    """Compute samples as weighted sums of all pixels (finite numbers only), by a matrix product."""
+    """Compute samples as weighted sums of all pixels, which must be finite, by a matrix product."""
     if interpolation_mode == _CUBIC:
         result: Tensor = ctx.origin_op(x, grid, interpolation_mode, padding_mode, align_corners)
         return result

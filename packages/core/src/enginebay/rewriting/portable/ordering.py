@@ -109,7 +109,10 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
 def mode(
     ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the most frequent element (smallest in a tie) and its last index; no NaN in ``x``."""
+    """Return the most frequent element and its last index; ``x`` must not contain NaN.
+
+    Of equally frequent elements, the smallest is returned.
+    """
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
@@ -156,7 +159,7 @@ def min_dim(
 def _find_extreme(
     x: Tensor, reduce: Callable[..., Tensor], dim: int | None, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest or smallest element (NaN if there is one) and its first index."""
+    """Return the largest or smallest element, and its first index; any NaN is the extreme."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     shape = [1] * x.ndim if dim is None and keepdim else None

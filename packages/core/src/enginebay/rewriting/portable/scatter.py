@@ -193,7 +193,7 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Return ``x`` after :func:`_put_rows` with the slices along ``dim`` as rows."""
+    """Replace or add to slices of ``x`` along ``dim``, as :func:`_put_rows` does with rows."""
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
         return result.reshape(())

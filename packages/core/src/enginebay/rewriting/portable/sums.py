@@ -92,7 +92,10 @@ def _running_extreme(
     extreme: Callable[[Tensor, Tensor], Tensor],
     wins: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return the cumulative maximum or minimum (NaN after a NaN), and its last index."""
+    """Return the cumulative maximum or minimum, and the last index of each one so far.
+
+    From the first NaN on, the result is NaN.
+    """
     if is_open(x, dim):
         original: tuple[Tensor, Tensor] = ctx.origin_op(x, dim)
         return original
