@@ -16,7 +16,7 @@ def interrupt(error: KeyboardInterrupt) -> NoReturn:
     """Store an interruption and raise it.
 
     Raises:
-        KeyboardInterrupt: ``error``.
+        KeyboardInterrupt: Always; the exception is ``error``.
     """
     _interruptions.append(error)
     raise error

@@ -161,19 +161,19 @@ def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[...,
 class Latency(msgspec.Struct, frozen=True):
     """Statistics of call durations, in seconds.
 
-    A percentile is None if fewer than two durations are longer. The 90th percentile therefore
-    requires 20 calls, and the 99th 200: with fewer calls it would be one of the two longest
-    durations, which describes one unlucky call and not the distribution.
+    A percentile is None if fewer than two durations would be longer than the percentile. The 90th
+    percentile therefore requires 20 calls, and the 99th 200. With fewer calls, the percentile would
+    be one of the two longest durations, which describes one unlucky call and not the distribution.
 
     Attributes:
         runs: The number of calls.
-        median: The median.
+        median: The median duration.
         low: The lower bound of the 95 % confidence interval of the median.
         high: The upper bound of the 95 % confidence interval of the median.
-        mean: The arithmetic mean.
-        stdev: The population standard deviation.
-        p90: The 90th percentile; None for fewer than 20 calls.
-        p99: The 99th percentile; None for fewer than 200 calls.
+        mean: The arithmetic mean of the durations.
+        stdev: The population standard deviation of the durations.
+        p90: The 90th percentile of the durations; None for fewer than 20 calls.
+        p99: The 99th percentile of the durations; None for fewer than 200 calls.
         min: The shortest duration.
         max: The longest duration.
     """

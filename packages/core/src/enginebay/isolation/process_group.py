@@ -160,7 +160,7 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed the log with chunks; after each, yield whether the output is still open.
+    """Feed a child's output to the log; after each chunk, yield whether the output is still open.
 
     Without output, yield after POLL_SECONDS.
     """

@@ -100,7 +100,7 @@ class BackendStatus(NamedTuple):
         return f"{self.distribution} {self.version}"
 
     def fault_hint(self, place: str) -> str:
-        """Return the hint about a defect in the plugin's code at ``place``."""
+        """Return the hint about a defect in a plugin; ``place`` names the function to correct."""
         return f"report it to the authors of {self.distribution}, or correct {place}"
 
 
@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Return a plugin's error whose message adds ENGINEBAY_STRICT_PLUGINS as the cause."""
+    """Return a copy of the error, whose message also names ENGINEBAY_STRICT_PLUGINS as a cause."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 

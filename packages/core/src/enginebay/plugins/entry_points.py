@@ -38,8 +38,8 @@ class EntryPoint(NamedTuple):
     Attributes:
         group: One of Enginebay's groups.
         name: The name of the entry point, as users type it.
-        distribution: The distribution's name.
-        version: The distribution's version.
+        distribution: The name of the distribution that declares the entry point.
+        version: The version of this distribution.
         module: The module to which the entry point refers.
         file: The path of the ``entry_points.txt``; empty if the metadata is not in a folder.
     """

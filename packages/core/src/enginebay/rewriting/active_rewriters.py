@@ -92,7 +92,7 @@ def thread_rewriters() -> ThreadRewriters:
 
 
 def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Add a layer to the calling thread's rewriters; closing ``undo`` removes the layer."""
+    """Activate a context's rewriters in the calling thread until ``undo`` is closed."""
     rewriters = thread_rewriters()
     undo.callback(rewriters.remove_layer, layer)
     rewriters.add_layer(layer)

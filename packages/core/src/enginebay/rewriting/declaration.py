@@ -109,7 +109,7 @@ class RewriterSet:
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
         module, and by keyword any of the ``**options`` of :func:`~enginebay.rewriting.rewrite`. If
-        several classes in the MRO of a module have a rewriter, the first class decides.
+        several classes in the MRO of a module have a rewriter, the first class's rewriter is used.
 
         Args:
             name: The dotted name of the module class.

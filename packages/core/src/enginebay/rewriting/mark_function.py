@@ -6,7 +6,7 @@ import torch
 
 
 class Mark(torch.autograd.Function):
-    """Identity that ``mark`` calls; an autograd function, so that a symbolic can add its node."""
+    """The identity function of ``mark``; as an autograd function, it can have a symbolic."""
 
     @staticmethod
     def forward(ctx: object, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract

@@ -81,7 +81,7 @@ class ModuleRewriters:
 
         Args:
             undo: An exit stack that the caller must close; it restores the model.
-            model: The model.
+            model: The model whose modules are replaced.
             make_context: Takes an original module, and returns the rewriter's ``ctx``.
             options: Further keyword arguments for the constructors of replacements.
 
@@ -203,7 +203,8 @@ def _share_state(replacement: nn.Module, module: nn.Module) -> None:
     Exporters and ``state_dict`` use these names. With ``self.inner = module`` in the constructor of
     the replacement, the names would start with ``inner.``. The original module therefore becomes a
     plain attribute instead of a child, and its parameters, buffers and children are registered in
-    the replacement. If the replacement has another object of the same name, nothing is changed.
+    the replacement. If one of these names belongs to another object in the replacement, nothing is
+    changed.
     """
     names = [name for name, child in replacement._modules.items() if child is module]
     for name in names:

@@ -163,7 +163,7 @@ def get_patch(resolved: ResolvedName, code_patch: type[CodePatch] = CodePatch) -
     """Return the existing patch of an attribute, or a new one that is not installed.
 
     Args:
-        resolved: The attribute.
+        resolved: The attribute to patch.
         code_patch: The class of the patch for a function written in Python.
     """
     with patch_lock:

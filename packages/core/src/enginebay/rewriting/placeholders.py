@@ -27,7 +27,7 @@ def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> 
     """Decompose a program as the default exporter does; return the nodes without a translation.
 
     Args:
-        program: The program.
+        program: The captured program to decompose.
         translated: Operators that symbolic rewriters translate, such as ``aten::copy``.
     """
     # Checked with torch 2.13, where the exporter's registry is private.

@@ -61,7 +61,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """Name of each rewriter that fired → the number of its replacements, as in ``applied``."""
+        """Name of a function, module or operator → the number of its replacements, if not zero."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:

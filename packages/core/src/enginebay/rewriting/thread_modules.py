@@ -87,12 +87,12 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
 
 
 def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
-    """Return a dictionary of a module's children that only the calling thread reads.
+    """Return a dictionary of a module's children, which only the calling thread reads.
 
     Args:
-        module: The module.
+        module: The module whose children the calling thread replaces.
         undo: An exit stack that the caller must close. After that, all threads share one dictionary
-            again; it has the changes that were not reverted before.
+            again, which has the changes that the calling thread has not reverted.
 
     Raises:
         RewriterError: Another thread is rewriting the module.

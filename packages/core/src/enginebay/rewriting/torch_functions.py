@@ -52,7 +52,7 @@ class TorchFunctionPatch(CodePatch):
     """The patch of a torch function that is written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
-        """Return the patched function: its ``call`` selects the next rewriter or the original."""
+        """Return the patched function, for which :meth:`call` selects the next rewriter."""
         return self.function
 
     def call(self, /, *args: object, **kwargs: object) -> object:

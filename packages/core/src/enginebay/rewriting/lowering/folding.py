@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Replace each node that depends only on buffers and constants with a constant: its value.
+    """Turn each node that depends only on buffers and constants into a constant.
 
     Args:
         program: The program to change.
-        operators: The operators that the engine supports. A node without inputs is not replaced if
-            its operator is among them.
+        operators: The operators that the engine supports. A node without inputs stays in the graph
+            if its operator is among them.
     """
     # Not nodes computed from weights: if the weight is used elsewhere too, it would be stored
     # twice. Nor those without inputs, such as a tensor of zeros, if the engine can fill them.
@@ -45,10 +45,9 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 
 
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
-    """Replace each node that the exporter cannot translate and whose value is constant.
+    """Turn each node with a constant value into a constant, if the exporter cannot translate it.
 
-    A constant with the node's value takes its place. An example is the matrix inverse from which an
-    orthogonal weight is computed.
+    An example is the matrix inverse from which an orthogonal weight is computed.
 
     Args:
         program: The program to change.

@@ -50,8 +50,8 @@ class GraphValues:
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
         """Store the fake tensors (by name) that stand for constants while a new graph is recorded.
 
-        By its fake tensor, a constant is found among the inputs of the new graph. Their order may
-        differ from the order of the program's inputs.
+        By its fake tensor, a constant is found among the inputs of the new graph: the order of the
+        inputs may differ from the order in the program.
         """
         self._fake_tensors = fake_tensors
 

@@ -31,7 +31,7 @@ def capture(module: nn.Module, inputs: Sequence[Tensor]) -> ExportedProgram:
     """Return the captured program of a module, which may also be a TorchScript module.
 
     Args:
-        module: The module.
+        module: The module to capture.
         inputs: Example inputs of the module; the program is valid only for their sizes.
     """
     import torch
@@ -52,8 +52,8 @@ def lower_program(
     engine does not support and that has no lowering.
 
     Args:
-        program: The program.
-        lowerings: The active lowerings.
+        program: The captured program to lower.
+        lowerings: The lowerings of the innermost ``rewrite`` context.
         known: Returns True for operators that the exporter translates; None if there is no
             exporter, or if the exporter translates all operators.
 

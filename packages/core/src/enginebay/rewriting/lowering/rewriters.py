@@ -95,9 +95,9 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings, but without lowerings that might never be needed.
+        """The selected lowerings.
 
-        A lowering for unsupported operators is included only after it has fired.
+        A lowering that requires an unsupported operator is included only after it has fired.
         """
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [

@@ -1,8 +1,8 @@
 """Capture of TorchScript as a graph of ATen operators; ``torch.export`` accepts only Python code.
 
 A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. Other nodes
-are computed once and become constants. All sizes become constants too: the model
-is captured only for the sizes of the example inputs.
+are computed once and become constants. All sizes become constants too: the graph
+is valid only for the sizes of the example inputs.
 """
 
 from __future__ import annotations

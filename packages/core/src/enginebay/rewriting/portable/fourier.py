@@ -90,7 +90,7 @@ def to_real(
 
 
 def _center_window(window: Tensor | None, win_length: int | None, n_fft: int, x: Tensor) -> Tensor:
-    """Pad a window with zeros on both sides to the length ``n_fft``; the default window is ones."""
+    """Return a window (by default of ones), padded with zeros on both sides to length ``n_fft``."""
     length = n_fft if win_length is None else win_length
     if window is None:
         window = torch.ones(length, dtype=x.real.dtype, device=x.device)

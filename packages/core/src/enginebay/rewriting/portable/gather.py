@@ -43,7 +43,7 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
 
 
 def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Return the start and length of each run of consecutive indices; one empty run if empty."""
+    """Return the start and length of each run of consecutive indices; without any, one (0, 0)."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):

@@ -30,8 +30,8 @@ def _apply_separable(
     Args:
         x: The image.
         sizes: The new sizes of the last dimensions; the operator resizes only these dimensions.
-        resize_axis: Takes the position of a dimension in ``sizes``, and an image in which all other
-            of these dimensions have size 1; returns the image resized along this dimension.
+        resize_axis: Takes the position of a dimension in ``sizes``, and an image in which the other
+            dimensions of ``sizes`` have size 1; returns the image resized along the dimension.
     """
     for position, new_size in enumerate(sizes):
         dim = position - len(sizes)

@@ -44,7 +44,7 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``x`` with a new value for the part that the index can refer to.
+    """Return ``x`` with new values in the part that the index can refer to.
 
     This part is complete along ``dim``, and has the size of the index in all other dimensions.
     ``write`` takes the part with ``dim`` as the last dimension, and returns its replacement.
@@ -193,7 +193,7 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Replace or add to slices of ``x`` along ``dim``, as :func:`_put_rows` does with rows."""
+    """Return ``x`` changed as by :func:`_put_rows`, where the rows are the slices along ``dim``."""
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
         return result.reshape(())
