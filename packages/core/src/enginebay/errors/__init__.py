@@ -308,7 +308,7 @@ def windows_error() -> EnginebayError:
     """Return the error that every public name and every command raises on Windows.
 
     Enginebay ends child processes by their process group, and protects artifacts by file locks.
-    Windows has neither of these POSIX functions.
+    Both are functions of POSIX systems.
 
     Example:
         >>> str(windows_error())

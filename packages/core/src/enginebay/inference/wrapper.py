@@ -272,12 +272,12 @@ class Wrapper(ABC):
     def time_execution(
         self, *, warmup: int = 0, with_sync: bool = True, log_every: int | None = None
     ) -> Iterator[Timing]:
-        """Time the calls of the engine and of the backend's timed methods inside the block.
+        """Time calls of the engine and of the backend's timed methods inside the ``with`` block.
 
-        The block gets a :class:`Timing` with the durations. A backend declares a timed method with
-        :func:`enginebay.authors.count_time`. If the model was cut into parts, the engine of each
-        part is timed too, under a name such as ``part 0: engine``. Calls outside of the block have
-        no overhead.
+        The ``with`` statement gets a :class:`Timing` with the durations. A backend declares a timed
+        method with :func:`enginebay.authors.count_time`. If the model was cut into parts, the
+        engine of each part is timed too, under a name such as ``part 0: engine``. Calls outside of
+        the block have no overhead.
 
         Args:
             warmup: The number of initial calls under each name that are not counted.
@@ -293,7 +293,7 @@ class Wrapper(ABC):
 
     @contextmanager
     def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Time the engine and the timed methods inside the block, under names with the prefix."""
+        """Time the engine and the timed methods; ``prefix`` precedes their names in ``timing``."""
         # Instance attributes replace the methods, so that untimed calls have no overhead.
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}

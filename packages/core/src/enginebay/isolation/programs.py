@@ -38,7 +38,7 @@ class Finished(msgspec.Struct, frozen=True):
     """The result of a child process that has ended.
 
     Attributes:
-        argv: The command.
+        argv: The command, as messages show it.
         exit_code: The exit code, or the negative number of the signal that ended the process.
         output: stdout and stderr as one text; only its start and its end if it is very long.
         seconds: The duration of the process.
@@ -110,8 +110,8 @@ def run_to_end(
     """Run a child process to its end, and return the result, whatever the exit code is.
 
     Args:
-        argv: The command.
-        shown: The command to show in messages and in the result.
+        argv: The program and its arguments.
+        shown: What messages and the result show instead of ``argv``.
         timeout: The time limit in seconds; None for no limit.
         on_line: A function that is called with each line of output; None to log the lines.
         subject: The child's name in error messages; by default the program's name.

@@ -39,7 +39,7 @@ _limit: ContextVar[TimeLimit | None] = ContextVar("_limit", default=None)
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[TimeLimit]:
-    """Limit the time of all child processes that this thread starts inside the block.
+    """Limit the time of all child processes that this thread starts in the ``with`` block.
 
     Long computations in this process must call :func:`check_time_limit`.
     """

@@ -81,7 +81,7 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """End the child. Further calls do nothing."""
+        """End the child; if it has been closed already, do nothing."""
         self._stack.close()
 
     def send(self, message: bytes) -> None:

@@ -87,9 +87,8 @@ class RewriterSet:
 
         The replacement takes ``ctx`` and then the arguments of the original, including ``self`` or
         ``cls``. ``ctx.origin_func`` is the original, which takes the same arguments but no ``ctx``.
-        If the replacement calls a torch function by the declared name, the original runs. If it
-        calls any other function by the declared name, the replacement runs again: call
-        ``ctx.origin_func`` instead.
+        A replacement that calls a torch function by the declared name gets the original. For any
+        other function, such a call runs the replacement again: call ``ctx.origin_func`` instead.
 
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,

@@ -45,7 +45,7 @@ def find_translated_overloads(operator: str) -> list[OpOverload]:
 
 
 def why_never_met(operator: str) -> str:
-    """Return why no graph of this exporter contains an operator; empty if a graph may have it."""
+    """Return why no graph of this exporter contains an operator; empty if one may contain it."""
     overloads = find_translated_overloads(operator)
     if not overloads:
         return "torch.ops has no such operator"

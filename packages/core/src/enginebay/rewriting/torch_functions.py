@@ -73,7 +73,7 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """Replaces torch's override checks by checks that ignore modes while our mode is innermost."""
+    """Replaces torch's checks for overrides, to ignore modes while a RewriteMode is innermost."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))

@@ -150,7 +150,7 @@ def _call_without_mode(original: Callable[_P, _T], /, *args: _P.args, **kwargs: 
 
 @contextlib.contextmanager
 def _pause_mode() -> Iterator[None]:
-    """Inside the ``with`` statement, remove only our mode from this thread's stack of modes."""
+    """Inside the ``with`` statement, remove only the RewriteMode from this thread's modes."""
     rewriters = thread_rewriters()
     mode = rewriters.mode
     above = None if mode is None else _remove_from_stack(mode)

@@ -1,4 +1,4 @@
-"""Rewriter of autograd functions: a traced call of one cannot be saved as TorchScript."""
+"""Rewriter of autograd functions, whose traced calls cannot be saved as TorchScript."""
 
 from __future__ import annotations
 

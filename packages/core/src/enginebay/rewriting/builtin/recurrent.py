@@ -1,4 +1,4 @@
-"""Rewriting of LSTMs with projections (``proj_size``) to LSTMs that every engine supports."""
+"""Rewriters of LSTMs with projections (``proj_size``), and of ``pad_packed_sequence``."""
 
 from __future__ import annotations
 

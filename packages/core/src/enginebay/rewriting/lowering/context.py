@@ -20,9 +20,9 @@ class NoConstantError(Exception):
 class LoweringContext(Target, frozen=True, kw_only=True):
     """The first argument of every lowering: the target, and facts about the graph's tensors.
 
-    It has the attributes of :class:`~enginebay.rewriting.rewriter.Target` and ``origin_op``. While
-    a graph is lowered, tensors have the shape and the dtype that they have in the model, but no
-    data: arithmetic on them adds nodes to the graph. Only constants have data.
+    Besides ``origin_op``, it has the attributes of :class:`~enginebay.rewriting.rewriter.Target`.
+    While a graph is lowered, tensors have the shape and the dtype that they have in the model, but
+    no data: arithmetic on them adds nodes to the graph. Only constants have data.
 
     Attributes:
         origin_op: A function that takes the lowering's arguments except ``ctx``, and computes the

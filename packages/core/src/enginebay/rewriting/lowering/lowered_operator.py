@@ -31,7 +31,7 @@ class LoweredOperator:
     """A lowering of one operator, as a function for torch's decomposition tables.
 
     Args:
-        overload: The operator.
+        overload: The overload of the operator that the graph calls.
         active: The lowering of the operator.
         origin: The lowering or decomposition that ``ctx.origin_op`` calls; None to keep the
             operator in the graph.

@@ -82,7 +82,7 @@ def are_complex(args: object, kwargs: object) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return why no captured graph contains the overloads; empty if a graph may contain one."""
+    """Return why no captured graph contains the overloads; empty if a graph may contain them."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):
