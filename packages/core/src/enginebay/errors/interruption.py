@@ -1,6 +1,6 @@
 """Interruption by a signal: the exception is also stored, in case other code catches it.
 
-Foreign code may catch every exception: torch's lazy imports took 10 of 124 signals for a failed
+Foreign code may catch every exception: torch's lazy imports treated 10 of 124 signals as a failed
 import and continued. Code that starts the next step, or publishes a result, therefore raises a
 stored interruption again. Only the command line handles signals; without it nothing is stored.
 """

@@ -88,7 +88,7 @@ def list_rewriters(
     Returns:
         Rewriter → the rewriter that is used instead; None if the rewriter itself may be used. A
         ``check`` and the ``needs`` of a lowering are only evaluated during an export. If they
-        are false, the next rewriter for the same name is used. Both rewriters then have None.
+        are false, the next rewriter for the same name is used; both rewriters have None here.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}

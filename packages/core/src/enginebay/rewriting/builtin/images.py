@@ -2,7 +2,8 @@
 
 ONNX's operators require N×C×…, but the TorchScript exporter does not add a missing batch dimension.
 An engine then refuses the file, or takes the channels for the batch and pools too many dimensions.
-Convolutions, ``instance_norm`` and ``interpolate`` need no rewriter: torch adds or requires N.
+Convolutions, ``instance_norm`` and ``interpolate`` need no rewriter: torch itself adds or requires
+a batch dimension.
 """
 
 from __future__ import annotations

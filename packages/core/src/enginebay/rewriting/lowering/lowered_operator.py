@@ -250,7 +250,7 @@ def _format_count(values: list[object]) -> str:
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """Remove the graph that torch appends to the message of a RewriterError raised inside."""
+    """Remove the graph that torch appends to a RewriterError raised in the ``with`` block."""
     try:
         yield
     except RewriterError as err:

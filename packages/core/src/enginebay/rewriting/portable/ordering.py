@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def _sort_by_rank(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` smallest or largest elements along a dimension, and their indices."""
+    """Return ``count`` elements along a dimension in sorted order, and their indices.
+
+    They are the largest elements if ``descending``, otherwise the smallest.
+    """
     # An element's rank is the number of smaller elements plus the number of equal elements before
     # it. As in torch, NaN is larger than all other numbers.
     if not x.ndim:

@@ -119,7 +119,10 @@ def linalg_det(ctx: LoweringContext, a: Tensor) -> Tensor:
 
 @lowers("_linalg_slogdet", open_sizes=True)
 def _linalg_slogdet(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the determinant's sign and logarithm; torch's other two results are zeros here."""
+    """Return the sign of the determinant, and the logarithm of its absolute value.
+
+    The other two results (the LU factors and the pivots) are zeros here.
+    """
     _, product = _gauss_jordan(a, a[..., :0])
     pivots = torch.zeros_like(a[..., 0], dtype=torch.int32)
     return product.sign(), product.abs().log(), torch.zeros_like(a), pivots
