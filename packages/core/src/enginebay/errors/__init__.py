@@ -324,7 +324,7 @@ def check_text(name: str) -> None:
     r"""Check that a file name can be encoded as UTF-8, as engines and manifests require.
 
     Raises:
-        UsageError: Some bytes of the name could not be decoded; Python stores these as lone surrogates.
+        UsageError: Python could not decode some bytes of the name, and stored lone surrogates.
 
     Example:
         >>> check_text("modèle")

@@ -135,7 +135,7 @@ def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return why no traced graph contains an operator; empty if a traced graph may have it."""
+    """Return why no traced graph contains an operator; empty if one may contain it."""
     import torch
 
     name = add_namespace(operator)

@@ -91,7 +91,7 @@ def lower_program(
 # Cached: the tables have more than 1,000 entries, and filtering them takes 0.1 s.
 @cache
 def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., object]]:
-    """Return torch's decompositions of all operators except the engine's own ``operators``."""
+    """Return torch's decompositions of all operators except ``operators``, the engine's own."""
     import torch
     from torch._decomp import decomposition_table
 

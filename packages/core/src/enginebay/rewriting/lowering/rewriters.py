@@ -335,5 +335,5 @@ _DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:
-    """Return the lowerings of the thread's innermost ``rewrite`` context; None without one."""
+    """Return the lowerings of the thread's innermost ``rewrite`` context; None outside of one."""
     return _layers.entered[-1] if _layers.entered else None

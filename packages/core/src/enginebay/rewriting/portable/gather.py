@@ -43,7 +43,7 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
 
 
 def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Return the start and length of each run of consecutive indices; without any, one (0, 0)."""
+    """Return the start and length of each run of consecutive indices; (0, 0) if there is none."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
