@@ -271,13 +271,16 @@ FAULTY = {
             "import enginebay as eb\n@eb.hookimpl\ndef backend_info():\n"
             "    return eb.BackendInfo(name='old', irs=('onnx',), api_version=0)\n"
         ),
-        f"it is written for API version 0, and enginebay {enginebay.__version__} has API version 1",
+        (
+            f"the plugin requires API version 0, but enginebay {enginebay.__version__} has API "
+            "version 1"
+        ),
         "pip install -U temporary-old",
     ),
     "misspelt": (
         "import enginebay as eb\n@eb.hookimpl\ndef build_wraper(request): ...\n",
         "implements 'build_wraper', which is not a hook",
-        "rename it to build_wrapper",
+        "rename the function to build_wrapper",
     ),
 }
 
@@ -334,7 +337,7 @@ def test_strict_plugins_make_a_broken_plugin_an_error(
         assert (ran.code, ran.out) == (3, "")
         first, last = ran.err.splitlines()
         assert first.startswith(f"error: {kind} 'crash' of temporary-crash 0 cannot be used: ")
-        assert first.endswith("; ENGINEBAY_STRICT_PLUGINS makes that an error")
+        assert first.endswith("; this is an error because ENGINEBAY_STRICT_PLUGINS is set")
         assert last.startswith(("hint: pip install ", "hint: report it to the authors of "))
 
 
@@ -358,7 +361,7 @@ def test_a_broken_plugin_is_not_reported_under_another_backend(
     assert (ran.code, ran.out) == (3, "")
     first, _ = ran.err.splitlines()
     assert first.startswith(f"error: {group[:-1]} 'crash' of temporary-crash 0 cannot be used: ")
-    assert first.endswith("; ENGINEBAY_STRICT_PLUGINS makes that an error")
+    assert first.endswith("; this is an error because ENGINEBAY_STRICT_PLUGINS is set")
 
 
 @pytest.mark.usefixtures("admitted")

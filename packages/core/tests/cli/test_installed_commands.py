@@ -88,7 +88,7 @@ def test_an_installed_command_is_listed_and_runs(cli: Run, bring: Callable[..., 
     [
         (
             "from enginebay.authors import of_tomorrow\n",
-            "importing 'words_broken' needs another version of enginebay than 0.1.0: ImportError:",
+            "'words_broken' requires a version of enginebay other than 0.1.0: ImportError:",
         ),
         ("1 / 0\n", "importing 'words_broken' raised ZeroDivisionError: division by zero"),
         ("import os\nos._exit(9)\n", "importing 'words_broken' ended with exit code 9"),

@@ -224,8 +224,8 @@ class BadDefault(BackendParams):
         (
             lambda: BackendParams.from_mapping(["device"]),
             (
-                "['device'] does not define BackendParams: "
-                "expected a mapping of field to value, found list"
+                "['device'] cannot be converted to BackendParams: "
+                "expected a mapping from field names to values, found list"
             ),
             None,
         ),
@@ -343,7 +343,10 @@ def test_a_value_without_a_json_form_is_refused():
     assert WithData(data=held).data is held
     with pytest.raises(ParamsError) as refusal:
         WithData(data=held).to_mapping()
-    assert str(refusal.value) == "WithData.data cannot be written as JSON: object has no plain form"
+    assert (
+        str(refusal.value)
+        == "WithData.data cannot be written as JSON: object cannot be converted to a JSON value"
+    )
 
 
 @pytest.mark.process

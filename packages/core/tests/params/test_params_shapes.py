@@ -78,17 +78,21 @@ DYNAMIC = "write ? for a dynamic dim"
         ("x:1x-3", f"'x:1x-3' is not a shape: {NAMED}", DYNAMIC),
         (
             "x:1,x:2",
-            "'x:1,x:2' does not have one shape for each input: the name 'x' occurs twice",
+            "'x:1,x:2' must have exactly one shape for each input: the name 'x' occurs twice",
             None,
         ),
-        ("1,2", "'1,2' does not have one shape for each input: several shapes have no name", None),
+        (
+            "1,2",
+            "'1,2' must have exactly one shape for each input: several shapes have no name",
+            None,
+        ),
         (
             "x: 1x3",
-            "one of 2 shapes has no name: only a single input needs no name",
+            "one of 2 shapes has no input name, which is required for several inputs",
             "write NAME:1x3",
         ),
         (f"x:{2**63}", f"{2**63} is not a valid size of 'x': expected 0 to 2**63 - 1", None),
-        ("x:" + "9" * 5000, f"'x:{'9' * 18}…' is not a shape: a dim has 5000 digits", None),
+        ("x:" + "9" * 5000, f"'x:{'9' * 18}…' is not a shape: a size has 5000 digits", None),
     ],
 )
 def test_invalid_shape_texts_are_refused(text, message, hint):
@@ -100,8 +104,8 @@ def test_invalid_shape_texts_are_refused(text, message, hint):
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"a b": (1,)}, "'a b' cannot name a shape: commas and blanks separate shapes"),
-        ({"a,b": (1,)}, "'a,b' cannot name a shape: commas and blanks separate shapes"),
+        ({"a b": (1,)}, "'a b' is not a valid input name: commas and spaces separate shapes"),
+        ({"a,b": (1,)}, "'a,b' is not a valid input name: commas and spaces separate shapes"),
         ({"x": (1, -1)}, "-1 is not a valid size of 'x': expected 0 to 2**63 - 1"),
     ],
 )
@@ -175,19 +179,37 @@ def test_profiles_require_min_main_max_in_order(rows):
         profile = resolve_profiles(main, low, high)["x"]
         assert (profile.min, profile.opt, profile.max) == (low["x"], main["x"], high["x"])
     else:
-        with pytest.raises(ParamsError, match="is out of order"):
+        with pytest.raises(ParamsError, match="are out of order"):
             resolve_profiles(main, low, high)
 
 
-ORDER = "is out of order: expected min ≤ main ≤ max, found"
+ORDER = "expected min ≤ main ≤ max, found"
 
 
 @pytest.mark.parametrize(
     ("main", "low", "high", "message", "hint"),
     [
-        ("x:4x3", "x:5x3", "", f"dim 0 of 'x' {ORDER} '5x3', '4x3', '4x3'", None),
-        ("x:4x3", "", "x:4x2", f"dim 1 of 'x' {ORDER} '4x3', '4x3', '4x2'", None),
-        ("x:?", "x:5", "x:4", f"dim 0 of 'x' {ORDER} '5', '?', '4'", None),
+        (
+            "x:4x3",
+            "x:5x3",
+            "",
+            f"the shapes of 'x' are out of order in dim 0: {ORDER} '5x3', '4x3', '4x3'",
+            None,
+        ),
+        (
+            "x:4x3",
+            "",
+            "x:4x2",
+            f"the shapes of 'x' are out of order in dim 1: {ORDER} '4x3', '4x3', '4x2'",
+            None,
+        ),
+        (
+            "x:?",
+            "x:5",
+            "x:4",
+            f"the shapes of 'x' are out of order in dim 0: {ORDER} '5', '?', '4'",
+            None,
+        ),
         (
             "x:4",
             "x:1x1",
@@ -200,14 +222,14 @@ ORDER = "is out of order: expected min ≤ main ≤ max, found"
             "image:4,y:1",
             "imgae:1,y:1",
             "",
-            "'imgae' is not in the main shapes, which have 'image', 'y'",
+            "'imgae' is not in the main shapes, which contain 'image', 'y'",
             "did you mean 'image'?",
         ),
         (
             "x:4,y:1",
             "",
             "x:8",
-            "the largest shapes have no entry for 'y': found 'x'",
+            "the largest shapes do not contain 'y': found 'x'",
             "add y:1",
         ),
     ],
@@ -290,7 +312,7 @@ FORM = "expected text like 'x:1x3' or a mapping of names to lists of numbers"
             "x:1,x:1",
             (
                 "'x:1,x:1' does not fit BackendParams.input_shapes: "
-                "'x:1,x:1' does not have one shape for each input: the name 'x' occurs twice"
+                "'x:1,x:1' must have exactly one shape for each input: the name 'x' occurs twice"
             ),
         ),
     ],
@@ -305,5 +327,5 @@ def test_bounds_without_main_shapes_are_completed_later():
     params = BackendParams(min_shapes="x:1x3", max_shapes="x:8x3")
     (profile,) = params.shape_profiles({"x": (4, 3)}).values()
     assert (profile.min, profile.opt, profile.max) == ((1, 3), (4, 3), (8, 3))
-    with pytest.raises(ParamsError, match="'x' is not in the main shapes, which have 'y'"):
+    with pytest.raises(ParamsError, match="'x' is not in the main shapes, which contain 'y'"):
         params.shape_profiles({"y": (4, 3)})

@@ -187,14 +187,14 @@ def test_misspelled_hook_hints_at_the_nearest_name(
 ) -> None:
     error = fault(good("mine").replace("def to_backend", "def to_backnd"))
     assert reason(error) == "'MODULE' implements 'to_backnd', which is not a hook"
-    assert error.hint == "rename it to to_backend"
+    assert error.hint == "rename the function to to_backend"
 
 
 def test_misspelled_backend_info_hints_at_the_right_name(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("def backend_info", "def backend_infos"))
-    assert error.hint == "rename it to backend_info"
+    assert error.hint == "rename the function to backend_info"
 
 
 def test_unknown_hook_hints_at_all_hooks(
@@ -276,40 +276,40 @@ def test_unmarked_optional_hook_is_named(
         ),
         (
             "return BackendInfo(name='other', irs=('onnx',))",
-            "the entry point is named 'mine', but the BackendInfo is named 'other'",
+            "the entry point is named 'mine', but its BackendInfo is named 'other'",
         ),
         (
             "return BackendInfo(name='mine', irs='onnx')",
             (
                 "its irs must be a tuple with one or more of onnx, torchscript, exported_program, "
-                "and are 'onnx'"
+                "found 'onnx'"
             ),
         ),
         (
             "return BackendInfo(name='mine', irs=())",
             (
                 "its irs must be a tuple with one or more of onnx, torchscript, exported_program, "
-                "and are ()"
+                "found ()"
             ),
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx', 'uff'))",
             (
                 "its irs must be a tuple with one or more of onnx, torchscript, exported_program, "
-                "and are ('onnx', 'uff')"
+                "found ('onnx', 'uff')"
             ),
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx',), opset='17')",
-            "its opset must be a positive integer or None, and is '17'",
+            "its opset must be a positive integer or None, found '17'",
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx',), params=dict)",
-            "its params must be a subclass of BackendParams, not <class 'dict'>",
+            "its params must be a subclass of BackendParams, found <class 'dict'>",
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx',), api_version='1')",
-            "its api_version must be an integer, and is '1'",
+            "its api_version must be an integer, found '1'",
         ),
     ],
 )
@@ -338,6 +338,6 @@ def test_wrong_api_version_is_reported_before_its_consequences(
     source = good("mine").replace("api_version=1", f"api_version={other}").replace(*change)
     error = fault(source)
     assert reason(error) == (
-        f"it is written for API version {other}, and enginebay {__version__} has API version 1"
+        f"the plugin requires API version {other}, but enginebay {__version__} has API version 1"
     )
     assert error.hint == f"pip install -U {'my-dist' if other < API_VERSION else 'enginebay'}"

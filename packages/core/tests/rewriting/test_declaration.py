@@ -109,7 +109,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_function,
             "relu",
             (
-                f'the function rewriter {ORIGIN} is for "relu", '
+                f'the function rewriter {ORIGIN} rewrites "relu", '
                 'which is not a dotted name, such as "package.relu"'
             ),
             None,
@@ -118,7 +118,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_function,
             "torch relu",
             (
-                f'the function rewriter {ORIGIN} is for "torch relu", '
+                f'the function rewriter {ORIGIN} rewrites "torch relu", '
                 'which is not a dotted name, such as "package.name"'
             ),
             None,
@@ -127,7 +127,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_function,
             "",
             (
-                f'the function rewriter {ORIGIN} is for "", '
+                f'the function rewriter {ORIGIN} rewrites "", '
                 'which is not a dotted name, such as "package.name"'
             ),
             None,
@@ -136,7 +136,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_operator,
             "torch.relu",
             (
-                f'the symbolic rewriter {ORIGIN} is for "torch.relu", '
+                f'the symbolic rewriter {ORIGIN} rewrites "torch.relu", '
                 'which is not the name of an operator, such as "squeeze" or "my_ops::nms"'
             ),
             None,
@@ -145,7 +145,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_operator,
             "a::b::c",
             (
-                f'the symbolic rewriter {ORIGIN} is for "a::b::c", '
+                f'the symbolic rewriter {ORIGIN} rewrites "a::b::c", '
                 'which is not the name of an operator, such as "squeeze" or "my_ops::nms"'
             ),
             None,
@@ -154,7 +154,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_autograd_function,
             "squeeze",
             (
-                f'the symbolic rewriter {ORIGIN} is for "squeeze", '
+                f'the symbolic rewriter {ORIGIN} rewrites "squeeze", '
                 'which is not a dotted name, such as "package.squeeze"'
             ),
             "add is_pytorch=True",
@@ -163,7 +163,7 @@ ORIGIN = f"{__name__}.replacement"
             declare_autograd_function,
             "my_ops::nms",
             (
-                f'the symbolic rewriter {ORIGIN} is for "my_ops::nms", '
+                f'the symbolic rewriter {ORIGIN} rewrites "my_ops::nms", '
                 'which is not a dotted name, such as "package.name"'
             ),
             "add is_pytorch=True",
@@ -274,7 +274,7 @@ def test_decorator_without_a_name_is_refused(declare):
     with pytest.raises(RewriterError) as caught:
         getattr(RewriterSet(), declare)(replacement)
     assert str(caught.value) == (
-        f"@rewriters.{declare} expected the name to rewrite, found a function"
+        f"@rewriters.{declare} expected the name of the object to rewrite, found a function"
     )
     assert caught.value.hint == f'@rewriters.{declare}("package.name")'
 
@@ -330,7 +330,7 @@ def test_unknown_ir_is_refused():
     with pytest.raises(RewriterError) as caught:
         rewriters.function("torch.relu", ir="onx")(replacement)
     assert str(caught.value) == (
-        'the function rewriter of "torch.relu" is for the IR "onx"; '
+        'the function rewriter of "torch.relu" has ir="onx"; '
         "expected one of onnx, torchscript, exported_program"
     )
 

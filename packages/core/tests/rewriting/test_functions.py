@@ -524,15 +524,15 @@ def test_unknown_name_is_reported_and_raises_only_if_strict(name, line):
 def test_function_rewriter_of_a_class_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(counting("torch.nn.Linear")):
         pass
-    assert str(caught.value) == 'the function rewriter of "torch.nn.Linear" names a class'
-    assert caught.value.hint == "use .module for an nn.Module class, or name one of its methods"
+    assert str(caught.value) == 'the function rewriter of "torch.nn.Linear" has the name of a class'
+    assert caught.value.hint == "use .module for an nn.Module class, or pass the name of a method"
 
 
 def test_function_rewriter_of_a_number_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(counting("math.pi")):
         pass
     assert str(caught.value) == (
-        'the function rewriter of "math.pi" names a float, '
+        'the function rewriter of "math.pi" has the name of an object of type float, '
         "expected a function, a method or a property"
     )
 

@@ -189,7 +189,10 @@ def test_unknown_needs_are_refused(needs, message):
 def test_decorator_without_a_name_is_refused():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().lowering(lambda ctx, x: x)
-    assert str(caught.value) == "@rewriters.lowering expected the name to rewrite, found a function"
+    assert (
+        str(caught.value)
+        == "@rewriters.lowering expected the name of the object to rewrite, found a function"
+    )
 
 
 def test_error_names_every_operator_that_the_engine_lacks():

@@ -148,7 +148,7 @@ def test_marked_function_that_is_not_found_is_reported():
 
 
 def test_marks_refuse_a_function_name_without_dots():
-    with pytest.raises(RewriterError, match='is for "head", which is not a dotted name'):
+    with pytest.raises(RewriterError, match='rewrites "head", which is not a dotted name'):
         eb.marks({"head": "head"})
 
 

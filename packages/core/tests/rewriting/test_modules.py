@@ -343,12 +343,18 @@ def test_without_a_model_module_rewriters_do_nothing():
     [
         (
             "torch.relu",
-            'the module rewriter of "torch.relu" names a builtin_function_or_method, not a class',
+            (
+                'the module rewriter of "torch.relu" has the name of an object of type '
+                "builtin_function_or_method, expected a class"
+            ),
             "use .function for a function or a method",
         ),
         (
             "torch.nn.Conv2d.forward",
-            'the module rewriter of "torch.nn.Conv2d.forward" names a function, not a class',
+            (
+                'the module rewriter of "torch.nn.Conv2d.forward" has the name of an object of '
+                "type function, expected a class"
+            ),
             "use .function for a function or a method",
         ),
     ],
@@ -366,7 +372,7 @@ def test_a_context_cannot_be_entered_twice(net):
             rewriting.__enter__()
         assert type(net.conv) is Negated
     assert str(caught.value) == "this rewrite() context is already active"
-    assert caught.value.hint == "call rewrite() for a new context"
+    assert caught.value.hint == "call rewrite() again to create a new context"
 
 
 def test_scripted_modules_are_not_rewritten(image):

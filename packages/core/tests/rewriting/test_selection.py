@@ -120,7 +120,7 @@ def test_error_names_both_of_two_equally_specific_rewriters(subject):
         f"{__name__}.second of pack-two (backend ncnn)"
     )
     assert caught.value.hint == (
-        "give one of them a further condition: backend=, ir=, versions= or check="
+        "add a condition to one of them: backend=, ir=, versions= or check="
     )
     assert subject.double(1) == 2
 

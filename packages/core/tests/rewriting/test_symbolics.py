@@ -489,7 +489,8 @@ def test_symbolic_of_a_module_class_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(rewriters):
         pass
     assert str(caught.value) == (
-        'the symbolic rewriter of "torch.nn.Linear" does not name a torch.autograd.Function'
+        'the symbolic rewriter of "torch.nn.Linear" does not have the name of a '
+        "torch.autograd.Function"
     )
     assert (
         caught.value.hint == "add is_pytorch=True for an operator, or use .function for a function"

@@ -59,8 +59,8 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         """
         if not isinstance(mapping, Mapping):
             raise ParamsError(
-                f"{mapping!r} does not define {cls.__name__}: expected a mapping of field to "
-                f"value, found {type(mapping).__name__}"
+                f"{mapping!r} cannot be converted to {cls.__name__}: expected a mapping from field "
+                f"names to values, found {type(mapping).__name__}"
             )
         # A key of another type is thus reported as an unknown field.
         return cls(**{str(name): value for name, value in mapping.items()})

@@ -247,4 +247,4 @@ def _decode(type_: type, value: object) -> object:
 def _encode(value: object) -> str:
     if isinstance(value, FileName | PurePath):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no plain form")
+    raise TypeError(f"{type(value).__name__} cannot be converted to a JSON value")

@@ -56,7 +56,7 @@ def parse_shapes(text: str) -> dict[str, Dims]:
         name, dims = _parse_shape(item)
         if name in shapes:
             what = f"the name {name!r} occurs twice" if name else "several shapes have no name"
-            raise ParamsError(f"{text!r} does not have one shape for each input: {what}")
+            raise ParamsError(f"{text!r} must have exactly one shape for each input: {what}")
         shapes[name] = dims
     check_shapes(shapes)
     return shapes
@@ -76,7 +76,7 @@ def check_shapes(shapes: Shapes) -> None:
     """
     if "" in shapes and len(shapes) > 1:
         raise ParamsError(
-            f"one of {len(shapes)} shapes has no name: only a single input needs no name",
+            f"one of {len(shapes)} shapes has no input name, which is required for several inputs",
             hint=f"write NAME:{format_dims(shapes[''])}",
         )
     for name, dims in shapes.items():
@@ -100,7 +100,7 @@ def _parse_dim(item: str, dim: str) -> int | None:
         return None
     # Python raises a ValueError for a number of more than 4300 digits.
     if len(dim) > 4300:
-        raise ParamsError(f"'{item[:20]}…' is not a shape: a dim has {len(dim)} digits")
+        raise ParamsError(f"'{item[:20]}…' is not a shape: a size has {len(dim)} digits")
     return int(dim)
 
 
@@ -118,7 +118,7 @@ def _suggest_form(item: str) -> str | None:
 
 def _check_name(name: str) -> None:
     if re.search(r"[,\s]", name):
-        raise ParamsError(f"{name!r} cannot name a shape: commas and blanks separate shapes")
+        raise ParamsError(f"{name!r} is not a valid input name: commas and spaces separate shapes")
 
 
 def _check_dim(name: str, dim: int | None) -> None:
@@ -219,11 +219,11 @@ def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
     """Return ``given`` in the order of ``main``, with the sizes of ``main`` in place of None."""
     for name in given:
         if name not in main:
-            raise _unknown_name_error(name, main, "in the main shapes, which have")
+            raise _unknown_name_error(name, main, "in the main shapes, which contain")
     for name in main:
         if name not in given:
             raise ParamsError(
-                f"the {which} shapes have no entry for {name!r}: found {_join_names(given)}",
+                f"the {which} shapes do not contain {name!r}: found {_join_names(given)}",
                 hint=f"add {name}:{format_dims(main[name])}",
             )
     return {name: _fill(name, main[name], given[name], which) for name in main}
@@ -244,8 +244,8 @@ def _check_order(name: str, smallest: Dims, usual: Dims, largest: Dims) -> None:
         if known != sorted(known):
             low, middle, high = map(format_dims, (smallest, usual, largest))
             raise ParamsError(
-                f"dim {axis} of {name!r} is out of order: expected min ≤ main ≤ max, "
-                f"found '{low}', '{middle}', '{high}'"
+                f"the shapes of {name!r} are out of order in dim {axis}: expected min ≤ main "
+                f"≤ max, found '{low}', '{middle}', '{high}'"
             )
 
 

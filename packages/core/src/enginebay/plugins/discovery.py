@@ -189,7 +189,9 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 def strict_error(err: PluginError) -> PluginError:
     """Return a copy of the error, whose message also names ENGINEBAY_STRICT_PLUGINS as a cause."""
-    return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
+    return PluginError(
+        f"{err}; this is an error because ENGINEBAY_STRICT_PLUGINS is set", hint=err.hint
+    )
 
 
 def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:

@@ -43,9 +43,9 @@ def _import(module: str) -> ModuleType:
     except BaseException as err:  # a plugin may call sys.exit, which must not end the command
         if isinstance(err, ImportError) and (err.name or "").partition(".")[0] == "enginebay":
             raise PluginError(
-                f"importing {module!r} needs another version of enginebay than {__version__}: "
+                f"{module!r} requires a version of enginebay other than {__version__}: "
                 f"{one_line(err)}",
-                hint="pip install -U enginebay, and the package with it",
+                hint="upgrade enginebay and the plugin's package: pip install -U enginebay PACKAGE",
             ) from err
         # An upgrade of the plugin would not bring its engine's SDK.
         package = missing_package(err)

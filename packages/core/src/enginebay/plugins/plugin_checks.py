@@ -143,10 +143,10 @@ def _check_api_version(info: BackendInfo, status: BackendStatus) -> None:
     if version == API_VERSION:
         return
     if not isinstance(version, int):
-        raise PluginError(f"its api_version must be an integer, and is {version!r}")
+        raise PluginError(f"its api_version must be an integer, found {version!r}")
     outdated = status.distribution if version < API_VERSION else "enginebay"
     raise PluginError(
-        f"it is written for API version {version}, and enginebay {__version__} has "
+        f"the plugin requires API version {version}, but enginebay {__version__} has "
         f"API version {API_VERSION}",
         hint=f"pip install -U {outdated}",
     )
@@ -159,7 +159,9 @@ def _check_spelling(module: ModuleType, marked: dict[str, bool]) -> None:
             close = nearest(name, known)
             raise PluginError(
                 f"{module.__name__!r} implements {name!r}, which is not a hook",
-                hint=f"rename it to {close}" if close else f"the hooks are {', '.join(known)}",
+                hint=f"rename the function to {close}"
+                if close
+                else f"the hooks are {', '.join(known)}",
             )
 
 
@@ -187,15 +189,15 @@ def _check_required(module: ModuleType, marked: dict[str, bool]) -> None:
 def _check_info(info: BackendInfo, status: BackendStatus) -> None:
     if info.name != status.name:
         raise PluginError(
-            f"the entry point is named {status.name!r}, but the BackendInfo is named {info.name!r}",
-            hint="give both the same name",
+            f"the entry point is named {status.name!r}, but its BackendInfo is named {info.name!r}",
+            hint="use the same name in both",
         )
     kinds = get_args(IRKind)
     if not isinstance(info.irs, tuple) or not info.irs or not set(info.irs) <= set(kinds):
         raise PluginError(
-            f"its irs must be a tuple with one or more of {', '.join(kinds)}, and are {info.irs!r}"
+            f"its irs must be a tuple with one or more of {', '.join(kinds)}, found {info.irs!r}"
         )
     if not (info.opset is None or (type(info.opset) is int and info.opset > 0)):
-        raise PluginError(f"its opset must be a positive integer or None, and is {info.opset!r}")
+        raise PluginError(f"its opset must be a positive integer or None, found {info.opset!r}")
     if not (isinstance(info.params, type) and issubclass(info.params, BackendParams)):
-        raise PluginError(f"its params must be a subclass of BackendParams, not {info.params!r}")
+        raise PluginError(f"its params must be a subclass of BackendParams, found {info.params!r}")

@@ -28,7 +28,8 @@ def check_is_name(kind: str, name: object) -> None:
     """
     if not isinstance(name, str):
         raise RewriterError(
-            f"@rewriters.{kind} expected the name to rewrite, found {describe_type(name)}",
+            f"@rewriters.{kind} expected the name of the object to rewrite, "
+            f"found {describe_type(name)}",
             hint=f'@rewriters.{kind}("package.name")',
         )
 
@@ -95,7 +96,8 @@ def _check_name(rewriter: Rewriter) -> None:
         return
     lacks_flag = rewriter.kind == "symbolic" and is_operator and not rewriter.is_pytorch
     raise RewriterError(
-        f'the {rewriter.kind} rewriter {rewriter.origin} is for "{name}", which is not {expected}',
+        f'the {rewriter.kind} rewriter {rewriter.origin} rewrites "{name}", which is not '
+        f"{expected}",
         hint="add is_pytorch=True" if lacks_flag else None,
     )
 
@@ -130,9 +132,7 @@ def _check_conditions(rewriter: Rewriter) -> None:
             )
     kinds = get_args(IRKind)
     if rewriter.ir is not None and rewriter.ir not in kinds:
-        raise RewriterError(
-            f'{subject} is for the IR "{rewriter.ir}"; expected one of {", ".join(kinds)}'
-        )
+        raise RewriterError(f'{subject} has ir="{rewriter.ir}"; expected one of {", ".join(kinds)}')
 
 
 def _is_module_class(value: object) -> bool:

@@ -61,8 +61,8 @@ class ModuleRewriters:
                 continue
             if not isinstance(value, type):
                 raise RewriterError(
-                    f'the module rewriter of "{rewriter.name}" names '
-                    f"a {type(value).__name__}, not a class",
+                    f'the module rewriter of "{rewriter.name}" has the name of an object of type '
+                    f"{type(value).__name__}, expected a class",
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)

@@ -76,7 +76,8 @@ class Rewriting:
     def __enter__(self) -> Rewriting:
         if self._undo is not None:
             raise RewriterError(
-                "this rewrite() context is already active", hint="call rewrite() for a new context"
+                "this rewrite() context is already active",
+                hint="call rewrite() again to create a new context",
             )
         self._not_found, self._not_served, self._lost = [], [], {}
         chosen = select_applicable(self._rewriters, self.target)

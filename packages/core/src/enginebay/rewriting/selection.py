@@ -144,7 +144,7 @@ def _tie_error(first: Rewriter, second: Rewriter) -> RewriterError:
     return RewriterError(
         f'two equally specific {first.kind} rewriters are for "{first.name}": '
         f"{describe(first)} and {describe(second)}",
-        hint="give one of them a further condition: backend=, ir=, versions= or check=",
+        hint="add a condition to one of them: backend=, ir=, versions= or check=",
     )
 
 

@@ -125,7 +125,8 @@ def _make_patch(rewriter: Rewriter) -> Patch:
 
     if not isinstance(function, type) or not issubclass(function, Function):
         raise RewriterError(
-            f'the symbolic rewriter of "{rewriter.name}" does not name a torch.autograd.Function',
+            f'the symbolic rewriter of "{rewriter.name}" does not have the name of a '
+            "torch.autograd.Function",
             hint="add is_pytorch=True for an operator, or use .function for a function",
         )
     return patch_symbolic(function, rewriter.name)

@@ -275,7 +275,7 @@ def _check_lacking_names(operators: Iterable[str], backend: str) -> None:
         except NameNotFoundError as err:
             reason = str(err)
         if reason:
-            raise RewriterError(f"BackendInfo.lacking of '{backend}' has \"{name}\": {reason}")
+            raise RewriterError(f"BackendInfo.lacking of '{backend}' contains \"{name}\": {reason}")
 
 
 def _is_portable(rewriter: Rewriter) -> bool:
