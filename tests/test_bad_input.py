@@ -488,7 +488,7 @@ def test_unreadable_recorded_samples_are_refused(cli: Run, artifact: Path) -> No
             "write the file with numpy.save or numpy.savez",
         ),
         (["x=2x4", "x=2x4"], "'x=2x4': input 'x' is specified twice", None),
-        (["x=2xq"], "'x=2xq' is not a valid input", "^write .*"),
+        (["x=2xq"], "'x=2xq' is not a valid input: expected NAME=SHAPE or NAME=FILE", "^write .*"),
         (["x=2x4:flaot32"], "unknown dtype 'flaot32'", "did you mean 'float32'?"),
     ],
 )
@@ -610,7 +610,7 @@ def test_error_at_the_largest_size_names_that_size(cli: Run, here: Path) -> None
         (
             "models.py",
             None,
-            "'models.py' does not name a model in the file",
+            "'models.py' does not specify which model in the file",
             "write models.py:NAME; available: Net, build, Raising, raising, Nan, nan",
         ),
         (
@@ -640,16 +640,19 @@ def test_error_at_the_largest_size_names_that_size(cli: Run, here: Path) -> None
         (
             "broken.py:x",
             "x = {'weight': 1}\n",
-            "^'broken.py:x' leads to an object of type dict; expected an nn.Module, or a cal.*",
-            "a state_dict contains only weights: load them into a model, and name the model",
+            (
+                "^'broken.py:x' is or returns an object of type dict; expected an nn.Module, or a "
+                "cal.*"
+            ),
+            "a state_dict contains only weights: load them into a model, and pass the model",
         ),
         (
             "broken.py:x",
             "def x(depth): pass\n",
-            "'broken.py:x' cannot be called without arguments: it requires depth",
+            "'broken.py:x' cannot be called without arguments; required arguments: depth",
             (
-                "name a function without arguments that returns the model; if the function is "
-                "the model itself, pass --input depth=1x3x224x224"
+                "pass the name of a function that takes no arguments and returns the model; "
+                "if the function is the model itself, pass --input depth=1x3x224x224"
             ),
         ),
         (
@@ -662,12 +665,12 @@ def test_error_at_the_largest_size_names_that_size(cli: Run, here: Path) -> None
             "weights.pth",
             "",
             "'weights.pth' contains weights, not a model",
-            "name the model that they are for: file.py:attr --weights weights.pth",
+            "also pass the model of these weights: file.py:attr --weights weights.pth",
         ),
         (
             "resnet50",
             None,
-            "'resnet50' does not name a model",
+            "'resnet50' is not a valid model name",
             "^write the name of the library before the model: timm:resnet50, .*",
         ),
         ("hf:bert", None, "no module 'hf'", "did you mean 'transformers:bert'?"),

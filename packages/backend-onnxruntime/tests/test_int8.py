@@ -182,7 +182,7 @@ def test_constant_calibration_data_are_refused(net: Path, tmp_path: Path) -> Non
     with pytest.raises(InputError) as caught:
         int8(net, tmp_path / "out", [{"x": np.zeros_like(image)} for image in IMAGES])
     assert str(caught.value) == (
-        "the list given as data cannot be used for calibration: in all items, 'x' is 0.0"
+        "the list given as data cannot be used for calibration: every input is constant: 'x' is 0.0"
     )
     assert caught.value.hint == "pass data that resembles the inputs in production"
     int8(net, tmp_path / "out", [{"x": np.full_like(IMAGES[0], value)} for value in (0, 1)])

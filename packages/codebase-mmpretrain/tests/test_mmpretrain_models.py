@@ -203,7 +203,7 @@ def test_a_training_checkpoint_loads_if_it_has_plain_values_only(
     message, hint = fault("mine.py", checkpoint="latest.pth")
     assert message.startswith("'latest.pth' cannot be read as weights: Weights only load failed")
     assert hint is not None
-    assert hint.startswith("expected tensors and plain values only")
+    assert hint.startswith("write the file by torch.save(model.state_dict(), FILE)")
 
 
 def test_published_weights_are_downloaded_and_checked(
@@ -330,7 +330,7 @@ def test_the_command_line_deploys_with_a_config_of_mmdeploy(
     ran = call_command(capfd, "deploy", "small.py", "--config", "mine.py", "--work-dir", "two")
     assert (ran.code, ran.err) == (
         2,
-        "error: no file of weights 'none.pth'\nhint: pass --weights FILE\n",
+        "error: no weights file 'none.pth'\nhint: pass --weights FILE\n",
     )
 
 

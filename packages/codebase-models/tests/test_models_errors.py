@@ -135,7 +135,7 @@ def test_an_unknown_model_type_is_refused() -> None:
             "codebase_config: 'pretrained' and 'checkpoint' cannot be combined",
             "leave one of them out",
         ),
-        ({"checkpoint": "a.pth"}, "no file of weights 'a.pth'", "pass --weights FILE"),
+        ({"checkpoint": "a.pth"}, "no weights file 'a.pth'", "pass --weights FILE"),
     ],
 )
 def test_a_wrong_section_is_refused(section: dict[str, Any], wanted: str, hint: str | None) -> None:
@@ -146,7 +146,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     torch.save({"other": torch.ones(1)}, tmp_path / "other.pth")
     message, hint = fault("timm:resnet10t", checkpoint=str(tmp_path / "other.pth"))
     assert message.startswith(f"'{tmp_path}/other.pth' does not fit ResNet: ")
-    assert hint == "expected weights of exactly this model"
+    assert hint == "pass weights with exactly the tensors of this model"
 
 
 def test_files_that_are_not_weights_are_refused(tmp_path: Path) -> None:

@@ -28,14 +28,14 @@ SOURCE = Path(eb.__file__).parent
         ("--work-dir FOLDER", "work_dir=FOLDER"),
         ('--work-dir "my models/a"', 'work_dir="my models/a"'),
         ("choose another --work-dir", "choose another work_dir"),
-        ("pass --overwrite, or another name", "pass overwrite=True, or another name"),
+        ("pass --overwrite, or another file name", "pass overwrite=True, or another file name"),
         ("go on with it with --resume, or name", "go on with it with resume=True, or name"),
         ("--device cpu", 'device="cpu"'),
         ("--precision fp16", 'precision="fp16"'),
         ("leave --dla-core out", "leave dla_core out"),
         (
-            "leave out --int8-keep and --precision for fp32",
-            "leave out int8_keep and precision for fp32",
+            "for fp32, leave out both --int8-keep and --precision",
+            "for fp32, leave out both int8_keep and precision",
         ),
         (
             "--min-shapes x:1x3 --max-shapes x:8x3",

@@ -368,7 +368,9 @@ def test_artifact_bound_to_a_different_engine_is_refused(
         text = manifest.read_text()
         version = eb.get_backend("odd").get_version()
         manifest.write_text(text.replace(f'"engine_version": "{version}"', '"engine_version": "0"'))
-        with pytest.raises(ArtifactError, match=f'bound to engine_version "0", found "{version}"'):
+        with pytest.raises(
+            ArtifactError, match=f'runs only with engine_version "0", found "{version}"'
+        ):
             eb.load(artifact.path)
 
 
@@ -553,7 +555,7 @@ def test_artifact_with_a_changed_binding_is_refused(tmp_path: Path) -> None:
         eb.load(made.artifact).close()
         with pytest.raises(ArtifactError) as caught:
             eb.load(made.artifact, device="gpu")
-    assert str(caught.value) == 'the artifact is bound to board "Acpu", found "Agpu"'
+    assert str(caught.value) == 'the artifact runs only with board "Acpu", found "Agpu"'
     ir = made.artifact.path / "ir" / "model.onnx"
     hint = str(caught.value.hint)
     assert hint.startswith("eb.deploy(torch.nn.ReLU(), torch.ones(2), backend='odd', work_dir=")
@@ -616,7 +618,7 @@ def test_unsupported_input_dtype_is_refused(tmp_path: Path, loopback: str) -> No
     wanted = (
         "input 'input' has dtype int8, but backend 'loopback' supports float16, float32, float64, "
         "int32, int64, bool\n"
-        "hint: pass 'input' in one of these dtypes, and convert it in the model"
+        "hint: pass 'input' in one of these dtypes, and convert the dtype in the model"
     )
     for refuse in (
         lambda: eb.deploy(torch.nn.ReLU(), x, **given, watch=lambda step: steps.append(step.name)),

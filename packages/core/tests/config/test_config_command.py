@@ -114,7 +114,7 @@ def test_environment_variables_are_asked_for_only_with_the_flag(run, write, monk
     assert err == (
         "error: env.py:1:45: {{'$GAIN:1'}} reads the environment variable 'GAIN', which is not "
         "allowed here\n"
-        "hint: pass --allow-env if the file may read your environment variables\n"
+        "hint: to allow the file to read your environment variables, pass --allow-env\n"
     )
     assert "gain=3)" in run("config", "show", "env.py", "--allow-env")[1]
     flags = ("--input", "1x1x2x2", "--exporter", "torchscript", "--work-dir", "out")

@@ -116,7 +116,7 @@ DEEP = "a" + ".0" * 50
         ),
         ("a.json", "[1]", "a.json: expected keys and values, found list"),
         ("a.json", '{"a": NaN}', "a.json: invalid JSON: NaN is not JSON"),
-        ("a.json", '{"a": ' + "[" * 99999, "a.json: values are nested more than 50 deep"),
+        ("a.json", '{"a": ' + "[" * 99999, "a.json: values are nested more than 50 levels deep"),
         ("a.json", '{"a": ' + "[" * 99 + "]" * 99 + "}", f"a.json: {DEEP}: values are nested more"),
         ("a.json", '{"a": 1' + "0" * 5000 + "}", "a.json: invalid JSON: Exceeds"),
         ("a.json", '{"\\ud800": 1}', "a.json: a text contains half of a surrogate pair"),
@@ -132,16 +132,16 @@ DEEP = "a" + ".0" * 50
             "a.toml: invalid TOML: Invalid value (at line 2, column 1)",
         ),
         ("a.toml", "a = 1\nb = 1979-05-27", "a.toml: b: a config cannot contain a date"),
-        ("a.toml", "a = " + "[" * 3000, "a.toml: values are nested more than 50 deep"),
+        ("a.toml", "a = " + "[" * 3000, "a.toml: values are nested more than 50 levels deep"),
         (
             "a.toml",
             ".".join("a" * 50_000) + "=1",
-            "a.toml: invalid TOML: a key has more than 50 parts",
+            "a.toml: invalid TOML: a dotted key has more than 50 parts",
         ),
         (
             "a.toml",
             "[" + " . ".join(["a", "'b'", '"c"'] * 9_000) + "]",
-            "a.toml: invalid TOML: a key has more than 50 parts",
+            "a.toml: invalid TOML: a dotted key has more than 50 parts",
         ),
         ("a.toml", "a = 0x" + "f" * 5000, "a.toml: a: an integer has more than 1024 bits"),
         (
@@ -154,7 +154,7 @@ DEEP = "a" + ".0" * 50
             "a: [1",
             "a.yaml: invalid YAML: expected ',' or ']', but got '<stream end>' (at li",
         ),
-        ("a.yaml", "a: &x [*x]", f"a.yaml: {DEEP}: values are nested more than 50 deep"),
+        ("a.yaml", "a: &x [*x]", f"a.yaml: {DEEP}: values are nested more than 50 levels deep"),
         (
             "a.yaml",
             "b: {<<: {a: 1}}",
@@ -171,7 +171,7 @@ DEEP = "a" + ".0" * 50
             "a: !!python/name:os.system x",
             "a.yaml: invalid YAML: could not det",
         ),
-        ("a.yaml", "[" * 99_999, "a.yaml: values are nested more than 50 deep"),
+        ("a.yaml", "[" * 99_999, "a.yaml: values are nested more than 50 levels deep"),
         (
             "a.yaml",
             "a: !!int ''",

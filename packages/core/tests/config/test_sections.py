@@ -213,7 +213,11 @@ def test_the_data_set_of_a_config() -> None:
             "['a'] is not a shape: expected a list of integers",
             None,
         ),
-        (section(input_shapes="x:4", min_shapes="x:5"), "dim 0 of 'x' is out of order", None),
+        (
+            section(input_shapes="x:4", min_shapes="x:5"),
+            "the shapes of 'x' are out of order in dim 0",
+            None,
+        ),
         (
             {"onnx_config": {"type": "torchscript"}},
             "'onnx_config' requires type 'onnx', found 'torchscript'",

@@ -321,5 +321,5 @@ def test_damaged_enginebay_json_is_refused(tmp_path, text: str, why: str) -> Non
     onnx.save(model, path)
     with pytest.raises(ModelSourceError) as caught:
         read_onnx(path)
-    start = f"'{path}' is damaged: its enginebay.json cannot be read: {why}"
+    start = f"'{path}' is damaged: the metadata 'enginebay.json' cannot be read: {why}"
     assert str(caught.value).startswith(start)

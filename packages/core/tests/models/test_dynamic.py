@@ -126,8 +126,8 @@ def test_dynamic_entries_of_outputs_are_ignored() -> None:
         ),
         (
             {"x": {0: ("n", 1, 8)}, "mask": {0: ("n", 1, 4)}},
-            "dimension 'n' has two ranges: 1…8 and 1…4",
-            "write one range, or two names",
+            "dimension 'n' has two different ranges: 1…8 and 1…4",
+            "write the same range twice, or use a different name for each dimension",
         ),
     ],
 )

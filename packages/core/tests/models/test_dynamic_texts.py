@@ -115,7 +115,11 @@ def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"dynamic": True}, InputError, "dynamic: expected the axes of each input, found True"),
+        (
+            {"dynamic": True},
+            InputError,
+            "invalid 'dynamic': expected the dynamic axes of each input, found True",
+        ),
         ({"dynamic": "c:0"}, InputError, "dynamic: unknown input 'c'; available: a, b"),
         (
             {"params": {"input_shapes": "a:2x3,b:4x3"}},

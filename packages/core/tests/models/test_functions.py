@@ -91,10 +91,10 @@ def test_tuple_with_inputs_makes_the_function_the_model() -> None:
     assert bind(find_model(lambda: (optional, X))).source.name == "optional"
     with pytest.raises(ModelSourceError) as caught:
         find_model(optional)
-    assert "leads to an object of type Tensor" in str(caught.value)
+    assert "is or returns an object of type Tensor" in str(caught.value)
     assert caught.value.hint == (
         "a function without arguments is called to get the model; to use a function itself as the "
-        "model, name a tuple (function, inputs)"
+        "model, pass a tuple (function, inputs)"
     )
 
 
@@ -105,7 +105,7 @@ def test_failed_factory_call_hints_at_tuple_with_inputs() -> None:
     with pytest.raises(ModelSourceError, match="raised TypeError") as caught:
         find_model(optional)
     assert caught.value.hint == (
-        "the function was called to get the model; to use a function itself as the model, name a "
+        "the function was called to get the model; to use a function itself as the model, pass a "
         "tuple (function, inputs)"
     )
 
@@ -117,11 +117,11 @@ def test_function_model_without_inputs_is_refused() -> None:
     with pytest.raises(ModelSourceError) as caught:
         bind(find_model(either))
     assert str(caught.value) == (
-        "'the function either' cannot be called without arguments: it requires x"
+        "'the function either' cannot be called without arguments; required arguments: x"
     )
     assert caught.value.hint == (
-        "name a function without arguments that returns the model; if the function is the "
-        "model itself, pass --input x=1x3x224x224"
+        "pass the name of a function that takes no arguments and returns the model; if the "
+        "function is the model itself, pass --input x=1x3x224x224"
     )
 
 
@@ -136,8 +136,8 @@ def test_factory_with_an_argument_is_refused_as_model(factory, message) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         bind(find_model(factory), X)
     assert caught.value.hint == (
-        "a function with arguments is used as the model; name a function without arguments that "
-        "returns the model"
+        "a function with arguments is used as the model; pass the name of a function that takes no "
+        "arguments and returns the model"
     )
 
 

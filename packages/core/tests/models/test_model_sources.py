@@ -98,7 +98,9 @@ def test_config_path_names_a_model_only_with_codebase_type(zoo: None) -> None:
     source = find_model("configs/net.py", {"type": "zoo"})
     assert source.model.asked.name == "configs/net.py"
     assert source.name == "net"
-    with pytest.raises(ModelSourceError, match=r"^'configs/net\.py' does not name a model"):
+    with pytest.raises(
+        ModelSourceError, match=r"^'configs/net\.py' does not specify which model in the file"
+    ):
         find_model("configs/net.py")
 
 

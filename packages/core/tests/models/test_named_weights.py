@@ -105,11 +105,11 @@ def test_recorded_name_loads_the_same_weights_again(
         (
             "net.py:Net?pretrained",
             "'net.py:Net' is your own code, which has no pretrained weights",
-            "load your own with --weights FILE: net.py:Net?weights=FILE",
+            "pass a weights file: --weights FILE, or net.py:Net?weights=FILE",
         ),
         (
             "net.py:Net?weights=none.pth",
-            "no file of weights 'none.pth'",
+            "no weights file 'none.pth'",
             "pass --weights FILE",
         ),
         (
@@ -119,18 +119,18 @@ def test_recorded_name_loads_the_same_weights_again(
         ),
         (
             "net.onnx?weights=best.pth",
-            "'net.onnx' contains its weights already, and cannot load others",
-            "name only the file: net.onnx",
+            "'net.onnx' is a file that contains weights, which cannot be replaced",
+            "pass only the file: net.onnx",
         ),
         (
             "net.onnx?pretrained",
-            "'net.onnx' contains its weights already, and cannot load others",
-            "name only the file: net.onnx",
+            "'net.onnx' is a file that contains weights, which cannot be replaced",
+            "pass only the file: net.onnx",
         ),
         (
             "net.py:Net?weights=net.py",
             "'net.py' cannot be read as weights: Weights only load failed",
-            "expected tensors and plain values only: torch.save(model.state_dict(), FILE)",
+            "write the file by torch.save(model.state_dict(), FILE)",
         ),
     ],
 )
@@ -191,7 +191,7 @@ def test_artifact_records_its_weights(
     assert manifest["weights"].startswith(f"{tmp_path}/best.pth, sha256 ")
     assert f"weights   {tmp_path}/best.pth, sha256 " in cli("inspect", "out").out
     ran = cli("export", "net.py:Net", "--input", "input=1x3", "--weights", "none.pth")
-    message = f"error: no file of weights '{tmp_path}/none.pth'"
+    message = f"error: no weights file '{tmp_path}/none.pth'"
     assert (ran.code, ran.err) == (2, f"{message}\nhint: pass --weights FILE\n")
 
 

@@ -263,7 +263,8 @@ def test_calls_that_differ_in_more_than_sizes_are_refused(other: Any, difference
         f"the calls of the Text differ in more than sizes and values: {difference} in call 2"
     )
     assert caught.value.hint == (
-        "an artifact has one form of call: record each form in a separate with block"
+        "an artifact supports only one combination of arguments: record each combination in a "
+        "separate with block"
     )
 
 
@@ -348,9 +349,10 @@ def test_calls_of_a_different_model_are_refused() -> None:
     for source in (find_model(other), ModelSource(description="net.onnx")):
         with pytest.raises(InputError) as caught:
             bind(source, seen)
-        assert str(caught.value) == "the calls were recorded on a different model, a Linear"
+        assert str(caught.value) == "the calls were recorded on a different model, of type Linear"
         assert caught.value.hint == (
-            "pass the recorded module; for a copy of it, pass the recording's example"
+            "pass the recorded module; to use a copy of the module, pass the recording's "
+            "'example' as the inputs"
         )
     assert bind(find_model(other), seen.example).example_shapes == {"input": (3, 2)}
 

@@ -137,15 +137,21 @@ def test_given_names_replace_the_inferred_names() -> None:
         ),
         (
             {"input_names": ["a", "a"]},
-            "input_names: every input needs a unique name, found 'a'",
+            (
+                "input_names: expected a unique name for each input, found the empty or repeated "
+                "name 'a'"
+            ),
         ),
         (
             {"output_names": ["a", ""]},
-            "output_names: every output needs a unique name, found ''",
+            (
+                "output_names: expected a unique name for each output, found the empty or "
+                "repeated name ''"
+            ),
         ),
         (
             {"output_names": ["x", "z"]},
-            "'x' names an input and an output; a graph needs two names",
+            "an input and an output have the same name 'x'; expected different names",
         ),
     ],
 )
@@ -349,7 +355,7 @@ def test_signature_runs_the_model_on_named_inputs() -> None:
     outputs = signature.run(net, {"batch.m": X[:1], "x": X[:1]})
     assert torch.equal(outputs["y"], X[:1] * 3)
     assert torch.equal(outputs["z"], X[:1] + 1)
-    with pytest.raises(InputError, match=r"^expected the inputs x, batch.m, found x$"):
+    with pytest.raises(InputError, match=r"^wrong inputs: expected x, batch.m, found x$"):
         signature.run(net, {"x": X})
 
 

@@ -166,27 +166,30 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         ),
         (
             "{folder}/nets.py:Needy",
-            "'{folder}/nets.py:Needy' cannot be called without arguments: it requires width, depth",
-            "name a function without arguments that returns the model",
+            (
+                "'{folder}/nets.py:Needy' cannot be called without arguments; required arguments: "
+                "width, depth"
+            ),
+            "pass the name of a function that takes no arguments and returns the model",
         ),
         (
             "{folder}/nets.py:nothing",
-            "'{folder}/nets.py:nothing' leads to an object of type NoneType; " + MODULE,
+            "'{folder}/nets.py:nothing' is or returns an object of type NoneType; " + MODULE,
             None,
         ),
         (
             "{folder}/nets.py:weights",
-            "'{folder}/nets.py:weights' leads to an object of type OrderedDict; " + MODULE,
-            "a state_dict contains only weights: load them into a model, and name the model",
+            "'{folder}/nets.py:weights' is or returns an object of type OrderedDict; " + MODULE,
+            "a state_dict contains only weights: load them into a model, and pass the model",
         ),
         (
             "{folder}/nets.py:number",
-            "'{folder}/nets.py:number' leads to an object of type int; " + MODULE,
+            "'{folder}/nets.py:number' is or returns an object of type int; " + MODULE,
             None,
         ),
         (
             "{folder}/nets.py",
-            "'{folder}/nets.py' does not name a model in the file",
+            "'{folder}/nets.py' does not specify which model in the file",
             (
                 "write {folder}/nets.py:NAME; available: Net, Needy, build, with_inputs, "
                 "with_two_inputs, raising"
@@ -195,11 +198,11 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         (
             "{folder}/weights.pth",
             "'{folder}/weights.pth' contains weights, not a model",
-            "name the model that they are for: file.py:attr --weights {folder}/weights.pth",
+            "also pass the model of these weights: file.py:attr --weights {folder}/weights.pth",
         ),
         (
             "resnet18",
-            "'resnet18' does not name a model",
+            "'resnet18' is not a valid model name",
             (
                 "expected file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) "
                 "or .pt2 file"
@@ -231,7 +234,10 @@ def test_invalid_model_sources_are_refused(folder, source: str, message: str, hi
 
 @pytest.mark.parametrize("empty", ["", ":", "a:", ":b"])
 def test_incomplete_model_name_is_refused(empty: str) -> None:
-    with pytest.raises(ModelSourceError, match=f"^'{empty}' does not name a model\nhint: [^\n]+$"):
+    with pytest.raises(
+        ModelSourceError,
+        match=f"^'{empty}' is not a valid model name\nhint: [^\n]+$",
+    ):
         load_model(empty)
 
 
@@ -341,7 +347,7 @@ def test_exported_program_provides_example_inputs(files) -> None:
 
 
 SCRIPT = "expected TorchScript (torch.jit.save), found "
-LOAD = "name the model that they are for: file.py:attr --weights {path}"
+LOAD = "also pass the model of these weights: file.py:attr --weights {path}"
 BUILD = "build the model in Python and name it: file.py:attr"
 
 
@@ -390,7 +396,7 @@ def test_torch_file_with_the_wrong_suffix_is_refused(
     with pytest.raises(ModelSourceError) as caught:
         load_model(tmp_path / target)
     assert str(caught.value) == f"'{tmp_path / target}': {message}"
-    assert caught.value.hint == f"give it the suffix {suffix}"
+    assert caught.value.hint == f"rename the file to the suffix {suffix}"
 
 
 @pytest.mark.parametrize("suffix", ["pt", "pt2"])
@@ -500,7 +506,7 @@ def test_module_that_contains_itself_is_refused(above: int) -> None:
     inner.above = outer
     with pytest.raises(ModelSourceError) as caught:
         load_model(outer)
-    assert str(caught.value).endswith(" leads to a module that contains itself")
+    assert str(caught.value).endswith(" is or returns a module that contains itself")
     hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
     assert caught.value.hint == hint
 

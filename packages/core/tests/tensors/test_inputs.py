@@ -38,7 +38,7 @@ def test_every_shape_is_parsed(dims: list[int]) -> None:
 def test_invalid_input_text_is_a_one_line_error(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_input(text)
-    assert str(caught.value) == f"'{text}' is not a valid input"
+    assert str(caught.value) == f"'{text}' is not a valid input: expected NAME=SHAPE or NAME=FILE"
     assert caught.value.hint == "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz"
 
 

@@ -76,13 +76,13 @@ WRONG = [
     ),
     (
         'models = ["net.py"]',
-        "sweep.toml: models.0: 'net.py' does not name a model in the file",
+        "sweep.toml: models.0: 'net.py' does not specify which model in the file",
         "write net.py:NAME; available: build",
     ),
     (
         'models = ["items.npz"]',
         "sweep.toml: models.0: 'items.npz' contains weights, not a model",
-        "name the model that they are for: file.py:attr --weights items.npz",
+        "also pass the model of these weights: file.py:attr --weights items.npz",
     ),
     (
         "[[models]]\nseconds = 3",
@@ -160,7 +160,7 @@ WRONG = [
     ),
     (
         f"{BASE}inputs = ['x=1xa']",
-        "sweep.toml: inputs: 'x=1xa' is not a valid input",
+        "sweep.toml: inputs: 'x=1xa' is not a valid input: expected NAME=SHAPE or NAME=FILE",
         "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz",
     ),
     (

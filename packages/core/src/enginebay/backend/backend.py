@@ -170,8 +170,8 @@ class Backend:
         if isinstance(params, Mapping):
             return self.Params.from_mapping(params)
         raise UsageError(
-            f"backend '{self.name}' takes {self.Params.__name__} or a mapping, "
-            f"found {type(params).__name__}"
+            f"wrong parameters for backend '{self.name}': expected {self.Params.__name__} or a "
+            f"mapping, found {type(params).__name__}"
         )
 
     # -- IR → engine --------------------------------------------------------------------------
@@ -258,7 +258,9 @@ class Backend:
         operators = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         if operators is None:
             precision = request.params.allowed_precision
-            raise UsageError(f"backend '{self.name}' cannot exclude nodes from {precision}")
+            raise UsageError(
+                f"backend '{self.name}' cannot exclude nodes from precision {precision}"
+            )
         return dict(operators)
 
     def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
@@ -295,8 +297,8 @@ class Backend:
         if precision and not has_data:
             raise ParamsError(
                 f"precision {precision} requires calibration data",
-                hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where inputs[0] "
-                "is the input for the first item",
+                hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where x is the "
+                "input's name, and inputs[0] is the value for the first item",
             )
 
     def check_dtypes(self, inputs: Iterable[TensorSpec]) -> None:
@@ -310,7 +312,8 @@ class Backend:
                 raise ConversionError(
                     f"input '{spec.name}' has dtype {spec.dtype}, but backend '{self.name}' "
                     f"supports {', '.join(self.info.dtypes)}",
-                    hint=f"pass '{spec.name}' in one of these dtypes, and convert it in the model",
+                    hint=f"pass '{spec.name}' in one of these dtypes, and convert the dtype in "
+                    "the model",
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:

@@ -48,7 +48,7 @@ class Budget:
         # A range becomes a list in the result.
         self.spend("values", len(value) if isinstance(value, range) else 1)
         if depth > MAX_DEPTH:
-            raise ValueError(f"values are nested more than {MAX_DEPTH} deep")
+            raise ValueError(f"values are nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, str):
             self.spend("characters", len(value))
             # Half of a surrogate pair cannot be written as UTF-8.

@@ -120,7 +120,7 @@ class PythonConfig:
         """
         self._depth += 1
         if self._depth > 2 * MAX_DEPTH:
-            message = f"expressions are nested more than {2 * MAX_DEPTH} deep"
+            message = f"expressions are nested more than {2 * MAX_DEPTH} levels deep"
             raise error_at(self._location_of(node), message)
         try:
             self._budget.spend("values")
@@ -285,7 +285,7 @@ class PythonConfig:
         if isinstance(spec_node, ast.JoinedStr):
             spec = "".join(map(self._format_piece, spec_node.values))
         if not _FORMAT.fullmatch(spec):
-            raise ValueError(f"unsupported format '{spec[:60]}': expected one like 03d")
+            raise ValueError(f"unsupported format '{spec[:60]}': expected a format such as 03d")
         convert = _CONVERSIONS.get(node.conversion)
         try:
             return format(convert(value) if convert else value, spec)

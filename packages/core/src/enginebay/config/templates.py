@@ -130,7 +130,7 @@ class Templates:
             raise error_at(
                 location,
                 f"{template[0]} reads the environment variable '{name}', which is not allowed here",
-                hint="pass --allow-env if the file may read your environment variables",
+                hint="to allow the file to read your environment variables, pass --allow-env",
             )
         value = self._environment.get(name, template["default"])
         if not value:

@@ -52,7 +52,9 @@ class ValueConfig:
                 hint="pip install pyyaml, or write the config as .toml, .json or .py",
             ) from err
         except RecursionError as err:
-            raise error_at(location, f"values are nested more than {MAX_DEPTH} deep") from err
+            raise error_at(
+                location, f"values are nested more than {MAX_DEPTH} levels deep"
+            ) from err
         except ValueError as err:  # the parser's error, or int()'s about 5,000 digits
             hint = "only .py configs can use templates" if TEMPLATE.search(text) else None
             raise error_at(location, f"invalid {name}: {err}", hint=hint) from err
@@ -92,7 +94,7 @@ def _add_locations(value: object, location: Location, budget: Budget, depth: int
 
 def _parse_toml(text: str) -> object:
     if _LONG_KEY.search(text):
-        raise ValueError(f"a key has more than {MAX_DEPTH} parts")
+        raise ValueError(f"a dotted key has more than {MAX_DEPTH} parts")
     return tomllib.loads(text)
 
 

@@ -48,7 +48,7 @@ class CheckedItems:
                 return
         if constants := ", ".join(f"'{name}' is {value}" for name, value in values.items()):
             raise InputError(
-                f"{self._data.description} cannot be used for calibration: in all items, "
-                f"{constants}",
+                f"{self._data.description} cannot be used for calibration: every input "
+                f"is constant: {constants}",
                 hint="pass data that resembles the inputs in production",
             )

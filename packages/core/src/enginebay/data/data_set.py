@@ -283,7 +283,7 @@ class DataSet:
             self._digests.append(digest)
         elif self._digests[position] != digest:
             raise InputError(
-                "the item differs from the last time the data set was read",
+                "the item has changed since the data set was last read",
                 hint="a data set must be the same every time: disable shuffling, or fix the seed",
             )
 

@@ -27,7 +27,10 @@ _BUFFER_BYTES = 1 << 16
 _LOCAL_HEADER_BYTES = 30
 
 #: How to write a stacked file.
-NPZ_HINT = "numpy.savez('data.npz', x=inputs), where inputs[0] is the input for the first item"
+NPZ_HINT = (
+    "numpy.savez('data.npz', x=inputs), where x is the input's name, and inputs[0] is the "
+    "value for the first item"
+)
 
 
 class ItemSource(Protocol):
@@ -88,7 +91,7 @@ class StackedArrays:
         if len(set(lengths.values())) > 1:
             found = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise InputError(
-                f"{self.description}: expected arrays of one length along axis 0, found {found}",
+                f"{self.description}: expected arrays of equal length along axis 0, found {found}",
                 hint=NPZ_HINT,
             )
         self.count: int | None = next(iter(lengths.values()), 0)
@@ -222,7 +225,8 @@ def _open_path(path: Path) -> ItemSource:
         return UnpreparedFolder(path) if other else NpzFolder(path)
     if not path.is_file():
         raise InputError(
-            f"no data set '{path}'", hint=f"expected an .npz file: {NPZ_HINT}; or a folder"
+            f"no data set '{path}'",
+            hint=f"expected an .npz file: {NPZ_HINT}; or a folder",
         )
     with _report_read_errors(path):
         return RecordedSamples(path) if is_recorded(path) else StackedArrays(path)

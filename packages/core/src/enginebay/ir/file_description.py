@@ -65,4 +65,6 @@ def read_description(text: str | bytes, path: Path) -> FileDescription | None:
     try:
         return msgspec.json.decode(text, type=FileDescription)
     except msgspec.MsgspecError as err:
-        raise ModelSourceError(f"'{path}' is damaged: its {KEY} cannot be read: {err}") from err
+        raise ModelSourceError(
+            f"'{path}' is damaged: the metadata '{KEY}' cannot be read: {err}"
+        ) from err

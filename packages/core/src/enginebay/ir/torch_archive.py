@@ -71,7 +71,9 @@ def _check_members(path: Path, archive: ZipFile, kind: IRKind) -> None:
         raise _format_error(path, "a zip archive", kind)
     if found_kind != kind:
         message = f"'{path}': expected {_KIND_NAMES[kind]}, found {_KIND_NAMES[found_kind]}"
-        raise ModelSourceError(message, hint=f"give it the suffix {SUFFIXES[found_kind]}")
+        raise ModelSourceError(
+            message, hint=f"rename the file to the suffix {SUFFIXES[found_kind]}"
+        )
     _check_constants(path, members)
 
 
@@ -116,5 +118,5 @@ def _describe_pickle(stream: IO[bytes]) -> str:
 
 def _format_error(path: Path, found: str, kind: IRKind) -> ModelSourceError:
     message = f"'{path}': expected {_KIND_NAMES[kind]}, found {found}"
-    weights_hint = f"name the model that they are for: file.py:attr --weights {path}"
+    weights_hint = f"also pass the model of these weights: file.py:attr --weights {path}"
     return ModelSourceError(message, hint=weights_hint if found == _STATE_DICT else _BUILD_HINT)

@@ -118,7 +118,7 @@ def normalise(
     requested = dynamic or {}
     if not isinstance(requested, Mapping):
         raise InputError(
-            f"dynamic: expected the axes of each input, found {requested!r}",
+            f"invalid 'dynamic': expected the dynamic axes of each input, found {requested!r}",
             hint='write "batch", or {"x": {0: "batch"}}',
         )
     shapes = {
@@ -239,8 +239,11 @@ def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
             known[dim.name] = dim
         elif dim not in (first, DynamicDim(dim.name)):
             ranges = [f"{item.min}…{item.max or 'any'}" for item in (first, dim)]
-            message = f"dimension '{dim.name}' has two ranges: {' and '.join(ranges)}"
-            raise InputError(message, hint="write one range, or two names")
+            message = f"dimension '{dim.name}' has two different ranges: {' and '.join(ranges)}"
+            raise InputError(
+                message,
+                hint="write the same range twice, or use a different name for each dimension",
+            )
     return {
         name: {axis: known[dim.name] for axis, dim in axes.items()} for name, axes in shapes.items()
     }

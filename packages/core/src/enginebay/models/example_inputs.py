@@ -171,9 +171,9 @@ def _missing_arguments_error(source: ModelSource) -> ModelSourceError:
     parameters = required_parameters(source.module.forward)
     message = f"'{source.description}' cannot be called without arguments"
     return ModelSourceError(
-        f"{message}: it requires {', '.join(parameters)}",
-        hint="name a function without arguments that returns the model; if the function is the "
-        f"model itself, pass --input {parameters[0]}=1x3x224x224",
+        f"{message}; required arguments: {', '.join(parameters)}",
+        hint="pass the name of a function that takes no arguments and returns the model; "
+        f"if the function is the model itself, pass --input {parameters[0]}=1x3x224x224",
     )
 
 

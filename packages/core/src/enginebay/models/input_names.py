@@ -40,5 +40,8 @@ def rename_tensors(kind: str, values: dict[str, _T], names: Sequence[str] | None
         )
     invalid = [name for name, count in Counter(names).items() if count > 1 or not name]
     if invalid:
-        raise InputError(f"{kind}_names: every {kind} needs a unique name, found '{invalid[0]}'")
+        raise InputError(
+            f"{kind}_names: expected a unique name for each {kind}, found the empty or "
+            f"repeated name '{invalid[0]}'"
+        )
     return dict(zip(names, values.values(), strict=True))

@@ -44,8 +44,8 @@ def find_model(
     if is_file(name):
         if requested:
             raise ModelSourceError(
-                f"'{name}' contains its weights already, and cannot load others",
-                hint=f"name only the file: {name}",
+                f"'{name}' is a file that contains weights, which cannot be replaced",
+                hint=f"pass only the file: {name}",
             )
         return load_model(name)
     section = dict(codebase_config or {})
@@ -69,7 +69,7 @@ def find_model(
     if "pretrained" in requested:
         raise ModelSourceError(
             f"'{name}' is your own code, which has no pretrained weights",
-            hint=f"load your own with --weights FILE: {name}?weights=FILE",
+            hint=f"pass a weights file: --weights FILE, or {name}?weights=FILE",
         )
     source = _load_without_plugin(name, scheme)
     if "checkpoint" in requested:

@@ -159,8 +159,10 @@ class RecordedCalls:
         """
         if unwrap_compiled(self._model) is not model:
             raise InputError(
-                f"the calls were recorded on a different model, a {type(self._model).__name__}",
-                hint="pass the recorded module; for a copy of it, pass the recording's example",
+                f"the calls were recorded on a different model, of type "
+                f"{type(self._model).__name__}",
+                hint="pass the recorded module; to use a copy of the module, pass the recording's "
+                "'example' as the inputs",
             )
         return self.example
 
@@ -301,7 +303,8 @@ class RecordedCalls:
         if self._difference:
             raise InputError(
                 f"the calls of the {name} differ in more than sizes and values: {self._difference}",
-                hint="an artifact has one form of call: record each form in a separate with block",
+                hint="an artifact supports only one combination of arguments: record each "
+                "combination in a separate with block",
             )
         return list(self._stored.values())
 

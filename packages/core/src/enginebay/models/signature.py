@@ -34,8 +34,8 @@ _T = TypeVar("_T")
 
 #: The hint for a function that builds a model from arguments.
 _FACTORY = (
-    "a function with arguments is used as the model; name a function without arguments that "
-    "returns the model"
+    "a function with arguments is used as the model; pass the name of a function that takes no "
+    "arguments and returns the model"
 )
 
 
@@ -79,7 +79,9 @@ class Signature:
         """
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):
-            raise InputError(f"expected the inputs {', '.join(names)}, found {', '.join(inputs)}")
+            raise InputError(
+                f"wrong inputs: expected {', '.join(names)}, found {', '.join(inputs)}"
+            )
         ordered = {name: inputs[name] for name in names}
         result, _ = _forward(unwrap_compiled(model), self.call, ordered, observer)
         tensors = output_tensors(result, self.output_paths, caches=self.call.caches)
@@ -235,6 +237,6 @@ def _describe_left_out(name: str, leaf: object) -> str:
 def _check_distinct(outputs: dict[str, _T], inputs: set[str]) -> dict[str, _T]:
     both = [name for name in outputs if name in inputs]
     if both:
-        message = f"'{both[0]}' names an input and an output; a graph needs two names"
+        message = f"an input and an output have the same name '{both[0]}'; expected different names"
         raise InputError(message, hint="change input_names or output_names")
     return outputs

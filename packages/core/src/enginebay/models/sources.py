@@ -35,7 +35,7 @@ Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file"
 
-_PAIR = "to use a function itself as the model, name a tuple (function, inputs)"
+_PAIR = "to use a function itself as the model, pass a tuple (function, inputs)"
 
 #: Suffixes of files that contain weights without a model.
 _WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
@@ -211,7 +211,7 @@ def _from_object(model: Any, description: str) -> ModelSource:
         weights = extras[1] if len(extras) > 1 else ""
         model = _wrap_function(model) or model
     if not _is_model(model):
-        message = f"'{description}' leads to {_describe(model)}"
+        message = f"'{description}' is or returns {_describe(model)}"
         raise ModelSourceError(
             f"{message}; expected an nn.Module, or a callable that returns one",
             hint=_suggest_model(model),
@@ -230,7 +230,7 @@ def _check_modules(model: Any, description: str) -> None:
         # With duplicates: otherwise torch skips modules that it has visited, and finds no cycle.
         list(() if _is_program(model) else model.named_modules(remove_duplicate=False))
     except RecursionError as err:
-        message = f"'{description}' leads to a module that contains itself"
+        message = f"'{description}' is or returns a module that contains itself"
         hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
         raise ModelSourceError(message, hint=hint) from err
 
@@ -254,8 +254,8 @@ def _build_model(function: Callable[..., object], description: str) -> object:
     if required:
         message = f"'{description}' cannot be called without arguments"
         raise ModelSourceError(
-            f"{message}: it requires {', '.join(required)}",
-            hint="name a function without arguments that returns the model",
+            f"{message}; required arguments: {', '.join(required)}",
+            hint="pass the name of a function that takes no arguments and returns the model",
         )
     return _call_user_code(function, description)
 
@@ -302,7 +302,7 @@ def _suggest_model(value: object) -> str | None:
     import torch
 
     if isinstance(value, Mapping):
-        return "a state_dict contains only weights: load them into a model, and name the model"
+        return "a state_dict contains only weights: load them into a model, and pass the model"
     if isinstance(value, torch.Tensor):
         return f"a function without arguments is called to get the model; {_PAIR}"
     return None
@@ -313,11 +313,11 @@ def unreadable(source: str) -> ModelSourceError:
     path = Path(source)
     if is_weights(source):
         message = f"'{source}' contains weights, not a model"
-        hint = f"name the model that they are for: file.py:attr --weights {source}"
+        hint = f"also pass the model of these weights: file.py:attr --weights {source}"
         return ModelSourceError(message, hint=hint)
     if path.suffix == ".py":
-        message = f"'{source}' does not name a model in the file"
+        message = f"'{source}' does not specify which model in the file"
         names = ", ".join(public_names(path)[:6])
         hint = f"write {source}:NAME" + (f"; available: {names}" if names else "")
         return ModelSourceError(message, hint=hint)
-    return ModelSourceError(f"'{source}' does not name a model", hint=f"expected {_FORMS}")
+    return ModelSourceError(f"'{source}' is not a valid model name", hint=f"expected {_FORMS}")

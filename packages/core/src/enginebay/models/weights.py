@@ -103,7 +103,7 @@ def load_weights(model: nn.Module, path: str) -> None:
     """
     file = Path(path)
     if not file.is_file():
-        raise ModelSourceError(f"no file of weights '{path}'", hint="pass --weights FILE")
+        raise ModelSourceError(f"no weights file '{path}'", hint="pass --weights FILE")
     take_weights(model, _read_weights(file), path)
 
 
@@ -138,7 +138,9 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
         # torch's message lists every tensor that differs.
         why = _describe_difference(own, state) or " ".join(str(err).split())[:300]
         message = f"'{origin}' does not fit {type(model).__name__}: {why}"
-        raise ModelSourceError(message, hint="expected weights of exactly this model") from err
+        raise ModelSourceError(
+            message, hint="pass weights with exactly the tensors of this model"
+        ) from err
 
 
 def _describe_difference(own: Sequence[str], loaded: Collection[str]) -> str:
@@ -167,7 +169,7 @@ def _read_weights(file: Path) -> Mapping[str, Any]:
         why = str(err).partition("\n")[0].partition(". ")[0]
         raise ModelSourceError(
             f"'{file}' cannot be read as weights: {why}",
-            hint="expected tensors and plain values only: torch.save(model.state_dict(), FILE)",
+            hint="write the file by torch.save(model.state_dict(), FILE)",
         ) from err
     if not isinstance(state, dict):
         raise ModelSourceError(f"'{file}' contains a {type(state).__name__}, expected a state_dict")

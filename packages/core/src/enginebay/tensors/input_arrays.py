@@ -219,7 +219,10 @@ def _parse_shape(name: str, value: str, text: str) -> TensorSpec:
     dims, colon, dtype = value.partition(":")
     sizes = dims.split("x") if dims else []
     if not all(size.isascii() and size.isdecimal() for size in sizes) or not (sizes or colon):
-        raise InputError(f"'{text}' is not a valid input", hint=f"write {_GRAMMAR}")
+        raise InputError(
+            f"'{text}' is not a valid input: expected NAME=SHAPE or NAME=FILE",
+            hint=f"write {_GRAMMAR}",
+        )
     return TensorSpec(name, _parse_dtype(dtype) if colon else "float32", tuple(map(int, sizes)))
 
 
