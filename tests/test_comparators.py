@@ -304,7 +304,9 @@ def test_compare_flag_applies_comparators_and_refuses_unfitting(
     assert "compared   top-k:3 of output_0:" in made.out
     before = Path("art/manifest.json").read_bytes()
     for wrong, message in {
-        "output_0=top-k:9": "error: 'top-k:9' compares 9 classes, but 'output_0' has 8",
+        "output_0=top-k:9": (
+            "error: comparator 'top-k:9' expects at least 9 classes, but 'output_0' has 8"
+        ),
         "output_1=detections": "error: the comparator 'detections' expects boxes of shape [N, 4]",
         "outptu_0=set": "error: unknown output 'outptu_0' for the comparator 'set'; available: ",
         "output_0=sets": "error: unknown comparator 'sets'; available: top-k",

@@ -97,7 +97,8 @@ def test_unequal_sizes_of_a_shared_dimension_are_refused(
     with eb.load(deployed[1].artifact) as wrapper, pytest.raises(InputError) as caught:
         wrapper(inputs)
     assert str(caught.value) == (
-        "input 'ids' has size 2 in dimension 'batch', but input 'x' has 3 there: they must be equal"
+        "dimension 'batch' has size 2 in input 'ids', but size 3 in input 'x': the sizes must "
+        "be equal"
     )
 
 

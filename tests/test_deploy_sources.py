@@ -316,7 +316,9 @@ def test_failure_of_every_ir_is_reported_with_each_reason(cli: Run, here: Path) 
     with torch_backend("hopeless", both, both):
         ran = cli("deploy", "models.py:build", "--backend", "hopeless", "--work-dir", "out")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("error: every IR of backend 'hopeless' failed: torchscript: ")
+    assert ran.err.startswith(
+        "error: backend 'hopeless' could not convert the model with any IR: torchscript: "
+    )
     assert "; exported_program: " in ran.err
     assert ran.err.count("Frobnicate") == 2
     assert not (here / "out").exists()

@@ -158,12 +158,12 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
         ),
         (
             {"int8_keep": ["Conv", "Gemm"]},
-            "--int8-keep excludes all 4 nodes, so that none is left in 8 bits",
-            "leave out --int8-keep",
+            "--int8-keep excludes all 4 nodes, so that no node would run in 8 bits",
+            "for fp32, leave out both --int8-keep and --precision",
         ),
         (
             {"int8_keep": ["Convv"]},
-            "'Convv' is not a node or an operator that the engine computes in 8 bits; ",
+            "the engine computes no node or operator 'Convv' in 8 bits; ",
             "did you mean 'Conv'?",
         ),
     ],

@@ -96,7 +96,7 @@ def test_another_gpu_is_refused_before_the_engine_is_read(
     with pytest.raises(ArtifactError) as caught:
         eb.load(made.artifact)
     assert str(caught.value) == (
-        'the artifact is bound to gpu "NVIDIA Fake 1", found "NVIDIA Other"'
+        'the artifact runs only with gpu "NVIDIA Fake 1", found "NVIDIA Other"'
     )
     assert caught.value.hint is not None
     ir = made.artifact.path / "ir" / "model.onnx"

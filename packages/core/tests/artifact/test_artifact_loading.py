@@ -237,11 +237,11 @@ def test_a_different_pinned_property_is_refused(manifest):
     check_pinned(bound, {"engine_version": "10.16", "device_name": "H200", "driver": "any"})
     with pytest.raises(ArtifactError) as caught:
         check_pinned(bound, {"engine_version": "11.4", "device_name": "H200"})
-    assert str(caught.value) == ('the artifact is bound to engine_version "10.16", found "11.4"')
+    assert str(caught.value) == ('the artifact runs only with engine_version "10.16", found "11.4"')
     assert caught.value.hint == "make it"
     with pytest.raises(ArtifactError) as caught:
         check_pinned(manifest(pinned={"device_name": "H200"}), {})
-    assert str(caught.value) == 'the artifact is bound to device_name "H200", found none'
+    assert str(caught.value) == 'the artifact runs only with device_name "H200", found none'
     assert caught.value.hint == "deploy the model again here"
 
 

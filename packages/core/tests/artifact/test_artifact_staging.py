@@ -183,7 +183,7 @@ def test_an_artifact_with_a_damaged_manifest_is_never_touched(tmp_path, snapshot
     before = snapshot(tmp_path)
     error = refused(tmp_path / "model", overwrite=True)
     assert str(error) == (
-        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; the folder is not '
+        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; this artifact cannot be '
         "replaced"
     )
     assert error.hint == ELSEWHERE
@@ -285,7 +285,7 @@ def publish_failing(tmp_path: Path, prepare, *announced: str, manifest) -> str:
 
 def test_an_artifact_without_a_listed_file_is_not_published(tmp_path, manifest):
     text = publish_failing(tmp_path, lambda folder: None, "model.engine", manifest=manifest)
-    assert text == 'the backend did not write "model.engine", which it listed'
+    assert text == 'the backend listed the file "model.engine", but did not write this file'
 
 
 def test_a_manifest_written_by_the_backend_is_refused(tmp_path, manifest):

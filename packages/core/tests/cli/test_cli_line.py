@@ -230,7 +230,7 @@ def test_export_requires_overwrite_for_an_existing_file(cli: Run, here: Path) ->
     (here / "build.onnx").write_text("precious")
     ran = cli("export", "net.py:build", "--exporter", "torchscript")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == ("error: 'build.onnx' exists\nhint: pass --overwrite, or another name\n")
+    assert ran.err == ("error: 'build.onnx' exists\nhint: pass --overwrite, or another file name\n")
     assert (here / "build.onnx").read_text() == "precious"
     assert cli("export", "net.py:build", "--exporter", "torchscript", "--overwrite").code == 0
     assert (here / "build.onnx").read_bytes() != b"precious"

@@ -37,7 +37,9 @@ def test_a_path_that_is_not_utf8_is_one_error_line(cli: Run, here: Path, words: 
     name = next(word for word in words if NAME in word).replace(NAME, SHOWN)
     found = ran.document["error"] if "--json" in words else {}
     text = ran.err or f"error: {found['message']}\nhint: {found['hint']}\n"
-    assert text.endswith(f"error: '{name}' is not text in this locale (utf-8)\nhint: rename it\n")
+    assert text.endswith(
+        f"error: '{name}' cannot be encoded in this locale (utf-8)\nhint: rename it\n"
+    )
     assert sorted(here.iterdir()) == before
 
 

@@ -297,7 +297,7 @@ def test_a_name_outside_the_locale_is_refused_at_once(shell: Run, words: str) ->
     ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     ran = shell(*words.split(), env=ascii_alone)
     name = words.split()[1].replace("é", r"\udcc3\udca9").replace("ö", r"\udcc3\udcb6")
-    wanted = f"error: '{name}' is not text in this locale (ascii)\nhint: set LC_ALL=C.UTF-8\n"
+    wanted = f"error: '{name}' cannot be encoded in this locale (ascii)\nhint: set LC_ALL=C.UTF-8\n"
     assert (ran.code, ran.out, ran.err) == (2, "", wanted)
 
 
@@ -308,11 +308,11 @@ def test_a_current_folder_outside_the_locale_is_refused(shell: Run, here: Path) 
     words = ("deploy", "../tiny.onnx", "--backend", "loopback", "--work-dir", "out")
     ran = shell(*words, env=ascii_alone, cwd=folder)
     assert ran.code == 2
-    assert r"\udcc3\udca8/out' is not text in this locale (ascii)" in ran.err
+    assert r"\udcc3\udca8/out' cannot be encoded in this locale (ascii)" in ran.err
     assert shell(*words, cwd=folder).code == 0
     ran = shell("run", "out", env=ascii_alone, cwd=folder)
     assert ran.code == 2
-    assert r"\udcc3\udca8/out' is not text in this locale (ascii)" in ran.err
+    assert r"\udcc3\udca8/out' cannot be encoded in this locale (ascii)" in ran.err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -158,8 +158,8 @@ def test_a_class_in_a_file_is_a_comparator():
         (
             "never",
             (
-                "comparator '{}' finds the reference different from itself: \"x\": the comparator "
-                "returned no reason"
+                "comparator '{}' reports that the reference differs from itself: \"x\": the "
+                "comparator returned no reason"
             ),
         ),
         ("number", "comparator '{}' is of type int, which cannot be called"),
@@ -285,7 +285,7 @@ def test_code_that_an_artifact_names_is_not_run():
         ({"x": ""}, "unknown comparator ''; available: ", None),
         ({"x": "top-k:0"}, "invalid '0' in top-k:0: expected a positive integer", None),
         ({"x": "top-k:-1"}, "invalid '-1' in top-k:-1: expected a positive integer", None),
-        ({"x": "set:1"}, "'set' takes no argument, found '1'", "--compare NAME=set"),
+        ({"x": "set:1"}, "comparator 'set' takes no argument, found '1'", "--compare NAME=set"),
         ({"x,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
         ({"x": "set", "y,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
         ({"x,": "set"}, "invalid outputs 'x,' in 'compare': expected one name, or several", None),

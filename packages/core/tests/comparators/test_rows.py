@@ -92,10 +92,10 @@ def test_thousands_of_rows_are_matched(compared):
 
 
 BAD = {
-    "'set' compares rows of numbers along the first axis, found 'x' float32 ()": {
+    "comparator 'set' expects rows of numbers along the first axis, found 'x' float32 ()": {
         "x": np.float32(1)
     },
-    "'set' compares outputs with the same number of rows, found 50 in 'x', 2 in 'y'": {
+    "comparator 'set' expects outputs with the same number of rows, found 50 in 'x', 2 in 'y'": {
         "x": POINTS,
         "y": np.arange(2),
     },

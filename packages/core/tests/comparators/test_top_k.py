@@ -102,14 +102,17 @@ def test_noise_within_tolerance_always_passes(seed, k):
 
 
 BAD = {
-    "'top-k:9' compares 9 classes, but 'x' has 8": ("top-k:9", {"x": SCORES}),
-    "'top-k:5' compares 5 classes, but 'x' has 4": ("top-k", {"x": SCORES[:, :4]}),
-    "'top-k' compares scores or class indices along the last axis of one output, or the two "
-    "outputs of torch.topk; found 'x' float32 ()": ("top-k", {"x": np.float32(1)}),
-    "'top-k' compares scores or class indices along the last axis of one output, or the two "
-    "outputs of torch.topk; found 'x' bool (9,)": ("top-k", {"x": np.ones(9, bool)}),
-    "'y' must be the classes of 'x' for top-k: expected integers of shape (2, 8), found float32 "
-    "(2, 8)": ("top-k:2", {"x": SCORES, "y": SCORES}),
+    "comparator 'top-k:9' expects at least 9 classes, but 'x' has 8": ("top-k:9", {"x": SCORES}),
+    "comparator 'top-k:5' expects at least 5 classes, but 'x' has 4": (
+        "top-k",
+        {"x": SCORES[:, :4]},
+    ),
+    "comparator 'top-k' expects scores or class indices along the last axis of one output, or "
+    "the two outputs of torch.topk; found 'x' float32 ()": ("top-k", {"x": np.float32(1)}),
+    "comparator 'top-k' expects scores or class indices along the last axis of one output, or "
+    "the two outputs of torch.topk; found 'x' bool (9,)": ("top-k", {"x": np.ones(9, bool)}),
+    "comparator 'top-k' expects that 'y' contains the class indices of 'x', integers of shape "
+    "(2, 8); found float32 (2, 8)": ("top-k:2", {"x": SCORES, "y": SCORES}),
 }
 
 

@@ -391,7 +391,7 @@ def test_a_model_that_exits_in_an_exporter_is_an_export_error(tmp_path) -> None:
     [
         (
             {"ir": "tflite"},
-            "unknown representation 'tflite'; available: onnx, torchscript, exported_program",
+            "unknown IR 'tflite'; available: onnx, torchscript, exported_program",
         ),
         ({"exporter": "jax"}, "unknown exporter 'jax'; available: dynamo, torchscript"),
         (

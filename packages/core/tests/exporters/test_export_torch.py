@@ -226,7 +226,9 @@ def test_torchscript_becomes_torchscript(script, tmp_path) -> None:
 def test_torchscript_to_exported_program_is_refused(script, tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
         export(script, X, ir="exported_program", path=tmp_path / "m")
-    message = "TorchScript cannot become an exported program: torch.export requires Python code"
+    message = (
+        "TorchScript cannot be converted to an exported program: torch.export requires Python code"
+    )
     assert str(caught.value) == message
 
 
@@ -291,7 +293,9 @@ def test_damaged_metadata_in_torchscript_is_refused(script, tmp_path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript itself is deprecated
         torch.jit.save(script, path, _extra_files={"enginebay.json": '{"inputs": 3}'})
-    with pytest.raises(ModelSourceError, match=r"is damaged: its enginebay.json cannot be read: "):
+    with pytest.raises(
+        ModelSourceError, match=r"is damaged: the metadata 'enginebay.json' cannot be read: "
+    ):
         read_torchscript(path)
 
 

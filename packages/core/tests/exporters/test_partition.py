@@ -342,8 +342,8 @@ def chain(tmp_path):
         (
             ["head", "neck"],
             (
-                "the graph cannot be cut at 'head': it depends on another tensor of the same cut, "
-                "or of a later cut in the list"
+                "the graph cannot be cut at 'head': this tensor depends on another tensor of "
+                "the same cut, or of a later cut in the list"
             ),
             "list the cuts in the order of the model, and use each mark's name once",
         ),
@@ -377,7 +377,9 @@ def test_cut_that_leaves_a_part_empty_is_refused(tmp_path, body, cuts, where):
 
 def test_cut_at_a_constant_is_refused(tmp_path):
     body = [op("Exp", "x", "b"), _mark("w", "m", "a"), op("Mul", "b", "m", "y")]
-    with pytest.raises(UsageError, match="'a': it is a constant, which is copied into every part"):
+    with pytest.raises(
+        UsageError, match="'a': this tensor is a constant, which is copied into every part"
+    ):
         split(plain(tmp_path, body, ["x"], ["y"]), ["a"], tmp_path / "parts")
 
 
@@ -390,7 +392,7 @@ def test_cut_of_a_model_without_marks_is_refused(tmp_path):
 def test_repeated_mark_in_a_row_is_refused(tmp_path):
     body = [op("Exp", "x", "a"), _mark("a", "m", "c"), op("Neg", "m", "b"), _mark("b", "n", "c")]
     with pytest.raises(
-        UsageError, match="cut at 'c': it depends on another tensor of the same cut"
+        UsageError, match="cut at 'c': this tensor depends on another tensor of the same cut"
     ):
         split(
             plain(tmp_path, [*body, op("Abs", "n", "y")], ["x"], ["y"]), ["c"], tmp_path / "parts"

@@ -86,7 +86,7 @@ def test_file_with_external_weights_can_be_cut(tmp_path):
     np.testing.assert_allclose(run(parts, feed)["out"], run([ir], feed)["out"])
 
 
-DEPENDENT = "it depends on another tensor of the same cut, or of a later cut in the list"
+DEPENDENT = "this tensor depends on another tensor of the same cut, or of a later cut in the list"
 VARIABLE = "cut at a tensor that depends on the model's inputs"
 OTHERS = "the graph can be cut at a, early, b, p, q, r, chosen"
 IN_ORDER = "list the cuts in the order of the model, and use each mark's name once"
@@ -99,7 +99,7 @@ IN_ORDER = "list the cuts in the order of the model, and use each mark's name on
         (["zzzz"], "no such tensor", OTHERS),
         (["x"], "it is an input of the model, with nothing before it", OTHERS),
         (["weight"], "it is an initializer, which is copied into every part", OTHERS),
-        (["two"], "it is a constant, which is copied into every part", VARIABLE),
+        (["two"], "this tensor is a constant, which is copied into every part", VARIABLE),
         (["out"], "it is an output of the model, with nothing after it", OTHERS),
         (
             ["inner"],

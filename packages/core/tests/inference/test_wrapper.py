@@ -211,8 +211,8 @@ def test_dimension_of_size_zero_is_accepted() -> None:
         (
             {"x": np.ones((2, 3), np.float32), "mask": np.ones(5, bool)},
             (
-                "input 'mask' has size 5 in dimension 'batch', but input 'x' has 2 there: "
-                "they must be equal"
+                "dimension 'batch' has size 5 in input 'mask', but size 2 in input 'x': "
+                "the sizes must be equal"
             ),
         ),
     ],
@@ -316,7 +316,7 @@ def test_wrong_arguments_raise_with_the_expected_inputs(given: Any, named: Any, 
         wrapper(*given, **named)
     expected = "expected arrays or tensors x float32[batch, 3], mask bool[batch]"
     assert str(caught.value) == f"wrong inputs: {expected}; found ({kinds})"
-    assert caught.value.hint == "pass them in this order, or {'x': …, 'mask': …}"
+    assert caught.value.hint == "pass the inputs in this order, or as a dict: {'x': …, 'mask': …}"
     assert wrapper.calls == 0
 
 
@@ -416,7 +416,7 @@ def test_time_execution_counts_the_engine_calls_after_the_warm_up() -> None:
 def test_statistics_without_a_counted_call_raise() -> None:
     with (
         Doubler().time_execution(warmup=1) as timing,
-        pytest.raises(ValueError, match=r"no engine call was counted \(warm-up: 1\)"),
+        pytest.raises(ValueError, match=r"no call of 'engine' was timed \(warm-up calls: 1\)"),
     ):
         timing.statistics()
 
@@ -468,7 +468,7 @@ def test_marked_parts_are_counted_by_name() -> None:
     assert timing.statistics("copy").runs == 4  # the call that raised was copied, too
     assert timing.statistics("decode").runs == timing.statistics().runs == 3
     assert timing.statistics("copy").min < timing.statistics().min
-    with pytest.raises(ValueError, match=r"^no dance call was counted \(warm-up: 1\)$"):
+    with pytest.raises(ValueError, match=r"^no call of 'dance' was timed \(warm-up calls: 1\)$"):
         timing.statistics("dance")
 
 

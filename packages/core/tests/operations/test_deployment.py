@@ -503,7 +503,9 @@ def test_unknown_params_field_or_type_is_refused(tmp_path: Path) -> None:
         eb.deploy(
             nn.ReLU(), torch.ones(1), backend="loopback", work_dir=tmp_path, params={"gian": 1}
         )
-    with pytest.raises(UsageError, match="takes LoopbackParams or a mapping, found BackendParams"):
+    with pytest.raises(
+        UsageError, match="expected LoopbackParams or a mapping, found BackendParams"
+    ):
         eb.deploy(
             nn.ReLU(),
             torch.ones(1),

@@ -26,6 +26,6 @@ def test_artifact_bound_to_other_hardware_is_refused(
     manifest = json.loads(file.read_text())
     file.write_text(json.dumps(manifest | {"pinned": {"gpu": "H100"}}))
     with pytest.raises(
-        ArtifactError, match=r'^the artifact is bound to gpu "H100", found none\nhint: [^\n]+$'
+        ArtifactError, match=r'^the artifact runs only with gpu "H100", found none\nhint: [^\n]+$'
     ):
         open_it(deployed.artifact.path)

@@ -188,7 +188,10 @@ class Marks(nn.Module):
         (["neckk"], "the graph cannot be cut at 'neckk': its marks are neck, head"),
         (
             ["head", "neck"],
-            "the graph cannot be cut at 'head': it depends on another tensor of the same cut",
+            (
+                "the graph cannot be cut at 'head': this tensor depends on another tensor of the "
+                "same cut"
+            ),
         ),
     ],
 )
@@ -390,7 +393,10 @@ PART = "partition_config.partition_cfg.0"
         (
             "multiclass_nms:input",
             "extract_feat:output",
-            f"'multiclass_nms:input' ({PART}.start): it depends on another tensor of the same cut",
+            (
+                f"'multiclass_nms:input' ({PART}.start): this tensor depends on another tensor of "
+                "the same cut"
+            ),
             "list the cuts in the order of the model, and use each mark's name once",
         ),
     ],

@@ -150,7 +150,7 @@ def test_an_unknown_backend_is_refused(
     [
         ("taken", "'taken' cannot be a folder for reports: File exists"),
         ("taken/deeper", "'taken/deeper' cannot be a folder for reports: Not a directory"),
-        ("", "'' cannot be a folder for reports: its name is empty"),
+        ("", "'' cannot be a folder for reports: the path is empty"),
     ],
 )
 def test_a_report_that_cannot_be_written_is_refused_before_any_law(

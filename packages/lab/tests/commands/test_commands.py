@@ -188,7 +188,7 @@ def test_an_artifact_for_another_device_is_not_measured(loopback: str, tmp_path:
     file = made.artifact.path / "manifest.json"
     text = file.read_text().rstrip()
     file.write_text(text[:-1] + ', "pinned": {"gpu": "H100"}}')
-    with pytest.raises(ArtifactError, match=r'^the artifact is bound to gpu "H100", found none'):
+    with pytest.raises(ArtifactError, match=r'^the artifact runs only with gpu "H100", found none'):
         lab.benchmark(made.artifact.path)
 
 

@@ -327,7 +327,13 @@ def test_layers_have_a_share_nodes_and_modules(tmp_path: Path, loopback: str) ->
     ("body", "note"),
     [
         ("raise UsageError('not on Tuesdays')", "not on Tuesdays"),
-        ("return [1]", "time_layers() of 'layered' returned 1: expected a TimedLayer with seconds"),
+        (
+            "return [1]",
+            (
+                "time_layers() of 'layered' returned 1: expected a TimedLayer whose 'seconds' are "
+                "finite and not negative"
+            ),
+        ),
         (
             "os._exit(3)",
             "'enginebay_lab.measurement.layer_timing:time_layers_here' ended with exit code 3",

@@ -125,7 +125,7 @@ def test_a_malformed_config_is_refused() -> None:
 def test_a_path_that_is_not_text_is_refused() -> None:
     name = os.fsdecode(b"mod\xe8le.onnx")
     Path(name).touch()
-    with pytest.raises(UsageError, match="is not text in this locale"):
+    with pytest.raises(UsageError, match="cannot be encoded in this locale"):
         _job(model=name)
 
 

@@ -98,7 +98,9 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: The backend cannot time layers, or the model was cut into several engines.
         """
         if self.parts:
-            raise UsageError("the layers of a model that was cut cannot be timed")
+            raise UsageError(
+                "the layers of a model that was cut into several engines cannot be timed"
+            )
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:

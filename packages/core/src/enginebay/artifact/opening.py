@@ -154,7 +154,8 @@ class Artifact(msgspec.Struct, frozen=True):
         model = self.manifest.model
         if not model:
             raise UsageError(
-                f"'{self.path}' does not record its model", hint="name the model: --model MODEL"
+                f"'{self.path}' does not record which model it was made from",
+                hint="name the model: --model MODEL",
             )
         # Without options such as ?pretrained.
         before, colon, _ = model.partition("?")[0].rpartition(":")
@@ -296,6 +297,6 @@ def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = ""
         if found.get(field) != expected:
             here = f'"{found[field]}"' if field in found else "none"
             raise ArtifactError(
-                f'the artifact is bound to {field} "{expected}", found {here}',
+                f'the artifact runs only with {field} "{expected}", found {here}',
                 hint=hint or manifest.command or "deploy the model again here",
             )

@@ -107,7 +107,9 @@ class StagingDirectory:
         files = list_files(self.dir)
         missing = set(manifest.model_files) - {entry.path for entry in files}
         if missing:
-            raise ArtifactError(f'the backend did not write "{min(missing)}", which it listed')
+            raise ArtifactError(
+                f'the backend listed the file "{min(missing)}", but did not write this file'
+            )
         return manifests.encode_manifest(msgspec.structs.replace(manifest, files=files))
 
 

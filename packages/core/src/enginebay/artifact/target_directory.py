@@ -85,7 +85,7 @@ def _check_content(target: Path, *, overwrite: bool) -> None:
         foreign = set(walk_files(target)) - listed_paths(where) - {MANIFEST_NAME}
     except ArtifactError as error:
         raise ArtifactExistsError(
-            f"{error}; the folder is not replaced", hint=_OTHER_DIR_HINT
+            f"{error}; this artifact cannot be replaced", hint=_OTHER_DIR_HINT
         ) from error
     # Temporary files of a killed writer are not files of others.
     foreign = {path for path in foreign if not MANIFEST_PART.fullmatch(path)}

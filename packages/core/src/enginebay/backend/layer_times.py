@@ -41,6 +41,7 @@ def time_layers(
     for layer in layers:
         if not isinstance(layer, TimedLayer) or not 0 <= layer.seconds < math.inf:  # not NaN
             raise PluginError(
-                f"time_layers() of '{name}' returned {layer!r}: expected a TimedLayer with seconds"
+                f"time_layers() of '{name}' returned {layer!r}: expected a TimedLayer whose "
+                "'seconds' are finite and not negative"
             )
     return list(layers)

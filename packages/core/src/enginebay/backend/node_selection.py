@@ -40,8 +40,8 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
         kept.update(matches)
     if len(kept) == len(nodes):
         raise UsageError(
-            f"--int8-keep excludes all {len(nodes)} nodes, so that none is left in 8 bits",
-            hint="leave out --int8-keep and --precision for fp32",
+            f"--int8-keep excludes all {len(nodes)} nodes, so that no node would run in 8 bits",
+            hint="for fp32, leave out both --int8-keep and --precision",
         )
     return tuple(node for node in nodes if node in kept)
 
@@ -50,7 +50,7 @@ def _unknown_name(name: str, nodes: Mapping[str, str]) -> UsageError:
     kinds = sorted(set(nodes.values()))
     close = nearest(name, [*kinds, *nodes])
     return UsageError(
-        f"'{name}' is not a node or an operator that the engine computes in 8 bits; "
-        f"available: {', '.join(kinds) or 'none'} ({len(nodes)} nodes)",
+        f"the engine computes no node or operator '{name}' in 8 bits; "
+        f"operators in 8 bits: {', '.join(kinds) or 'none'} ({len(nodes)} nodes)",
         hint=f"did you mean '{close}'?" if close else "'enginebay sensitivity' lists the nodes",
     )

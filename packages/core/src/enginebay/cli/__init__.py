@@ -133,7 +133,9 @@ def parser_options(module: ModuleType) -> dict[str, Any]:
 def add_common(parser: ArgumentParser) -> None:
     """Add the flags that all commands have: ``--traceback``, ``--json`` and ``--verbose``."""
     parser.add_argument(
-        "--traceback", action="store_true", help="print the traceback of an error, with its causes"
+        "--traceback",
+        action="store_true",
+        help="print the traceback of an error, including those of its causes",
     )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document, also for an error"

@@ -28,7 +28,7 @@ def add_model_name(parser: ArgumentParser) -> None:
     group.add_argument(
         "--pretrained",
         action="store_true",
-        help="use the weights that the model source publishes, which may be downloaded",
+        help="use the pretrained weights of the model source, and download them if necessary",
     )
     group.add_argument(
         "--weights",
@@ -66,8 +66,9 @@ def add_dynamic(parser: ArgumentParser) -> None:
         action="append",
         metavar="DIM",
         help="a dynamic dimension: batch is the first axis of all inputs, x:0 is an axis of input "
-        "x, x:2=32:512 has a smallest and a largest size, x:0=batch:1:8 also has a name that "
-        "inputs share (repeatable; by default all sizes are fixed)",
+        "x, x:2=32:512 limits the size to 32–512, x:0=batch:1:8 also names the dimension; "
+        "dimensions of the same name have the same size (repeatable; by default all sizes are "
+        "fixed)",
     )
 
 
@@ -77,8 +78,8 @@ def add_data(parser: ArgumentParser, purpose: str) -> None:
         "--data",
         metavar="DATA",
         help="a data set: an .npz file with the items along the first axis of its arrays, a folder "
-        "of .npz files or of files that the model's task reads, file.py:attr or module:attr with "
-        f"an iterable, or SCHEME:NAME of a plugin; {purpose}",
+        "of .npz files or of files that the model's task reads, an iterable file.py:attr or "
+        f"module:attr, or SCHEME:NAME of a plugin; {purpose}",
     )
     parser.add_argument("--take", type=int, metavar="N", help="use N random items of the data")
     parser.add_argument(
@@ -134,7 +135,7 @@ def add_allow_env(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-env",
         action="store_true",
-        help="allow {{$NAME:default}} in the config, which reads environment variables",
+        help="allow the config to read environment variables by {{$NAME:default}}",
     )
 
 

@@ -33,7 +33,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
     parser.usage = "enginebay check-env [NAME ...] [--device DEVICE] [flags]"
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="backends (default: all installed)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="the backends to check (default: all installed backends)",
     )
     parser.add_argument(
         "--with-custom-ops",

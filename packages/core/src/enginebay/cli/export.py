@@ -37,8 +37,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         help="the file to write; the suffix selects the IR (default: the model's name with .onnx)",
     )
     parser.add_argument("--backend", metavar="NAME", help="apply the rewriters of this backend")
-    parser.add_argument("--min-shapes", metavar="SHAPES", help="smallest shapes: x:1x3x32x32,…")
-    parser.add_argument("--max-shapes", metavar="SHAPES", help="largest shapes: x:1x3x512x512,…")
+    parser.add_argument(
+        "--min-shapes", metavar="SHAPES", help="smallest input shapes: x:1x3x32x32,…"
+    )
+    parser.add_argument(
+        "--max-shapes", metavar="SHAPES", help="largest input shapes: x:1x3x512x512,…"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     group = parser.add_argument_group("export options")
     ExportOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)

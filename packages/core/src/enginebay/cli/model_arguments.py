@@ -33,7 +33,8 @@ def add_model(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help=f"the backend (default: the config's, the only installed one, or {DEFAULT_BACKEND})",
+        help=f"the backend (default: the backend in the config, else the only installed "
+        f"backend, else {DEFAULT_BACKEND})",
     )
     parser.add_argument(
         "--config",

@@ -43,7 +43,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, text.split(","))))
     if not names:
-        raise ArgumentTypeError(f"'{text}' names no backend")
+        raise ArgumentTypeError(f"expected the names of one or more backends, found '{text}'")
     return names
 
 

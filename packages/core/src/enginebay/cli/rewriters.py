@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--backend",
         metavar="NAME",
-        help=f"the backend (default: the only installed one, or {DEFAULT_BACKEND})",
+        help=f"the backend (default: the only installed backend, else {DEFAULT_BACKEND})",
     )
     ExportOptions.add_arguments(parser, only=("ir", "rewriters"))
 

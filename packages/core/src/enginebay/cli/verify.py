@@ -28,8 +28,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "artifact",
         metavar="ARTIFACT",
         type=Path,
-        help="the folder of an artifact; if it is built for other machines, the result is "
-        "recorded in the manifest, unless --model, --input, --compare, --rtol or --atol is used",
+        help="the folder of an artifact; if it was built for a certain kind of machine "
+        "('built for' in 'enginebay inspect'), the result is recorded in the manifest, unless "
+        "one of --model, --input, --compare, --rtol and --atol is used",
     )
     parser.add_argument(
         "--model",

@@ -34,7 +34,7 @@ class Rows:
     def __init__(self, argument: str) -> None:
         if argument:
             raise UsageError(
-                f"'set' takes no argument, found '{argument}'", hint="--compare NAME=set"
+                f"comparator 'set' takes no argument, found '{argument}'", hint="--compare NAME=set"
             )
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
@@ -74,15 +74,15 @@ def _count_rows(outputs: Mapping[str, NumpyArray]) -> int:
     for name, values in outputs.items():
         if values.ndim == 0 or values.dtype.kind not in "biuf":
             raise UsageError(
-                f"'set' compares rows of numbers along the first axis, found '{name}' "
+                f"comparator 'set' expects rows of numbers along the first axis, found '{name}' "
                 f"{values.dtype} {values.shape}"
             )
     counts = {name: len(values) for name, values in outputs.items()}
     if len(set(counts.values())) > 1:
         raise UsageError(
-            "'set' compares outputs with the same number of rows, found "
+            "comparator 'set' expects outputs with the same number of rows, found "
             + ", ".join(f"{count} in '{name}'" for name, count in counts.items()),
-            hint="compare them one by one: --compare NAME=set --compare OTHER=set",
+            hint="compare each output separately: --compare NAME=set --compare OTHER=set",
         )
     return next(iter(counts.values()))
 
@@ -169,7 +169,8 @@ def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
         if count != others:
             return partner  # the comparison fails in any case
         raise UsageError(
-            f"'set' cannot match the rows: more than {_MAX_PAIRS} pairs are within tolerance"
+            f"comparator 'set' cannot match the rows: more than {_MAX_PAIRS} pairs are "
+            "within tolerance"
         )
     # Equal infinities and two NaN have the difference NaN, which counts as no error.
     errors = np.abs(columns.values[pairs[:, 0]] - columns.found_values[pairs[:, 1]])

@@ -103,20 +103,22 @@ class TopK:
         if len(outputs) > 2 or values.ndim == 0 or values.dtype.kind not in "iuf":
             found = ", ".join(f"'{n}' {array.dtype} {array.shape}" for n, array in outputs)
             raise UsageError(
-                "'top-k' compares scores or class indices along the last axis of one output, or "
-                f"the two outputs of torch.topk; found {found}"
+                "comparator 'top-k' expects scores or class indices along the last axis of one "
+                f"output, or the two outputs of torch.topk; found {found}"
             )
         if values.shape[-1] < self.k:
             raise UsageError(
-                f"'top-k:{self.k}' compares {self.k} classes, but '{name}' has {values.shape[-1]}",
+                f"comparator 'top-k:{self.k}' expects at least {self.k} classes, but '{name}' has "
+                f"{values.shape[-1]}",
                 hint=f"--compare {name}=top-k:{values.shape[-1] or 1}",
             )
         if len(outputs) == 2:
             other, classes = outputs[1]
             if classes.shape != values.shape or classes.dtype.kind not in "iu":
                 raise UsageError(
-                    f"'{other}' must be the classes of '{name}' for top-k: expected integers of "
-                    f"shape {values.shape}, found {classes.dtype} {classes.shape}"
+                    f"comparator 'top-k' expects that '{other}' contains the class indices of "
+                    f"'{name}', integers of shape {values.shape}; found {classes.dtype} "
+                    f"{classes.shape}"
                 )
 
 

@@ -330,7 +330,7 @@ def check_text(name: str) -> None:
         >>> check_text("modèle")
         >>> check_text("mod\udcc3\udca8le")
         Traceback (most recent call last):
-        enginebay.errors.UsageError: 'mod\udcc3\udca8le' is not text in this locale (utf-8)
+        enginebay.errors.UsageError: 'mod\udcc3\udca8le' cannot be encoded in this locale (utf-8)
         hint: rename it
     """
     try:
@@ -338,7 +338,9 @@ def check_text(name: str) -> None:
     except UnicodeEncodeError as err:
         encoding = sys.getfilesystemencoding()
         hint = "rename it" if encoding == "utf-8" else "set LC_ALL=C.UTF-8"
-        raise UsageError(f"{name!a} is not text in this locale ({encoding})", hint=hint) from err
+        raise UsageError(
+            f"{name!a} cannot be encoded in this locale ({encoding})", hint=hint
+        ) from err
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

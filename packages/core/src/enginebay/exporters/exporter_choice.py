@@ -224,7 +224,8 @@ def _build_export_error(failures: Mapping[Exporter, BaseException]) -> ExportErr
     errors = list(failures.values())
     error = ExportError(
         f"the model cannot be exported by {reasons}",
-        hint=getattr(errors[0], "hint", None) or "enginebay preview lists all obstacles",
+        hint=getattr(errors[0], "hint", None)
+        or "'enginebay preview' lists everything that prevents the export",
     )
     error.__cause__ = (
         errors[0] if len(errors) == 1 else BaseExceptionGroup("every exporter failed", errors)
@@ -241,5 +242,6 @@ def _is_torchscript(model: object) -> bool:
 def _refuse_torchscript(module: nn.Module) -> None:
     if _is_torchscript(module):
         raise ExportError(
-            "TorchScript cannot become an exported program: torch.export requires Python code"
+            "TorchScript cannot be converted to an exported program: torch.export requires "
+            "Python code"
         )

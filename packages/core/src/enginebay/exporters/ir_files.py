@@ -85,7 +85,7 @@ def check_choices(source: ModelSource, kind: str, exporter: str | None) -> None:
         ExportError: The model is an ONNX file, and ``kind`` is another IR than ONNX.
     """
     if kind not in SUFFIXES:
-        raise UsageError(f"unknown representation '{kind}'; available: {', '.join(SUFFIXES)}")
+        raise UsageError(f"unknown IR '{kind}'; available: {', '.join(SUFFIXES)}")
     if exporter not in (None, "dynamo", "torchscript"):
         raise UsageError(f"unknown exporter '{exporter}'; available: dynamo, torchscript")
     if exporter and kind != "onnx":

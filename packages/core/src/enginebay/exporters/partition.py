@@ -109,8 +109,8 @@ def _assign_levels(
             if level > cut:
                 name = cuts[cut].quoted(read_mark_name(node))
                 raise UsageError(
-                    f"the graph cannot be cut at {name}: it depends on another tensor of the same "
-                    "cut, or of a later cut in the list",
+                    f"the graph cannot be cut at {name}: this tensor depends on another tensor "
+                    "of the same cut, or of a later cut in the list",
                     hint="list the cuts in the order of the model, and use each mark's name once",
                 )
             level = cut + 1
@@ -125,8 +125,8 @@ def _refuse_constant_cuts(
     for number, cut in enumerate(cuts):
         if number not in variable:
             raise UsageError(
-                f"the graph cannot be cut at {cut}: it is a constant, which is copied into every "
-                "part",
+                f"the graph cannot be cut at {cut}: this tensor is a constant, which is copied "
+                "into every part",
                 hint="cut at a tensor that depends on the model's inputs",
             )
 

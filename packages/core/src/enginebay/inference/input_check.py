@@ -52,7 +52,7 @@ class InputCheck:
         example = ", ".join(f"'{name}': …" for name in self._specs)
         raise InputError(
             f"wrong inputs: expected arrays or tensors {specs}; found ({', '.join(kinds)})",
-            hint=f"pass them in this order, or {{{example}}}",
+            hint=f"pass the inputs in this order, or as a dict: {{{example}}}",
         )
 
     def check_names(self, names: Mapping[str, object]) -> None:
@@ -118,8 +118,8 @@ class InputCheck:
             elif sizes.setdefault(dim, (size, spec.name))[0] != size:
                 other_size, other = sizes[dim]
                 raise InputError(
-                    f"input '{spec.name}' has size {size} in dimension '{dim}', "
-                    f"but input '{other}' has {other_size} there: they must be equal"
+                    f"dimension '{dim}' has size {size} in input '{spec.name}', but size "
+                    f"{other_size} in input '{other}': the sizes must be equal"
                 )
 
 

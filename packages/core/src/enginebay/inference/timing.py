@@ -81,7 +81,7 @@ class Timing:
         """
         counter = self._counters.get(name)
         if counter is None or not counter.seconds:
-            raise ValueError(f"no {name} call was counted (warm-up: {self.warmup})")
+            raise ValueError(f"no call of '{name}' was timed (warm-up calls: {self.warmup})")
         return Latency.of(counter.seconds)
 
 

@@ -96,7 +96,9 @@ class Wrapper(ABC):
         The contract is the same as for :meth:`execute`. This method is called only if
         ``native_device`` is set.
         """
-        raise NotImplementedError(f"{type(self).__name__} sets native_device without execute_torch")
+        raise NotImplementedError(
+            f"{type(self).__name__} sets native_device, but does not define execute_torch"
+        )
 
     @property
     @abstractmethod

@@ -149,7 +149,8 @@ def build_engine(build: Build) -> BuiltEngine:
     hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
     name = build.settings.backend.name
     raise ConversionError(
-        f"every IR of backend '{name}' failed: {reasons}", hint="; or ".join(hints) or None
+        f"backend '{name}' could not convert the model with any IR: {reasons}",
+        hint="; or ".join(hints) or None,
     ) from ExceptionGroup("every IR failed", list(failures.values()))
 
 

@@ -76,7 +76,7 @@ def export(
     if target.exists() and not overwrite:
         raise ArtifactExistsError(
             f"'{target}' exists",
-            hint="pass --overwrite, or another name",
+            hint="pass --overwrite, or another file name",
         )
     if source.model is None and source.ir is not None:
         return source.ir  # a file of this IR needs no export

@@ -90,7 +90,7 @@ def _make_folder(folder: str | None) -> None:
     # Created before the tests run for minutes, not when the reports are written.
     try:
         if not folder:
-            raise FileNotFoundError("its name is empty")
+            raise FileNotFoundError("the path is empty")
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as err:
         problem = f"'{folder}' cannot be a folder for reports: {err.strerror or err}"

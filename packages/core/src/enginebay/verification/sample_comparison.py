@@ -92,7 +92,8 @@ def check_comparators(comparators: Sequence[Comparator], samples: Sequence[Sampl
             # Such a comparator would fail every engine.
             if failed := [output.describe() for output in outputs if not output.passed]:
                 raise UsageError(
-                    f"comparator '{comparator.name}' finds the reference different from itself: "
+                    f"comparator '{comparator.name}' reports that the reference differs from "
+                    "itself: "
                     f"{(result and result.reason) or failed[0]}"
                 )
 

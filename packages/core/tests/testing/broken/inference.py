@@ -329,7 +329,7 @@ BROKEN = {
     ),
     "its layers take less than no time": Broken(
         "test_timed_layers_are_told_apart",
-        "expected a TimedLayer with seconds",
+        "expected a TimedLayer whose 'seconds' are finite and not negative",
         """
         @eb.hookimpl
         def time_layers(request):
