@@ -678,7 +678,7 @@ def test_error_at_the_largest_size_names_that_size(cli: Run, here: Path) -> None
             "models.py:Net(4)",
             None,
             "'models.py:Net(4)' contains a call; expected only a name",
-            "write a function without arguments that returns the model, and name the function",
+            "write a function without arguments that returns the model, and pass its name",
         ),
         ("text.onnx", "not protobuf at all", "^.*text.onnx.*", None),
         ("text.pt", "not a zip at all", "^.*text.pt.*", None),

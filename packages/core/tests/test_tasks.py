@@ -308,7 +308,7 @@ def test_broken_reader_of_tasks_is_reported(reading: str, fault: str) -> None:
         pytest.raises(PluginError) as caught,
     ):
         read_task({"type": "gauge", "unit": "bar"})
-    assert str(caught.value) == f"the reader of tasks of the kind 'gauge' {fault}"
+    assert str(caught.value) == f"the task reader of type 'gauge' {fault}"
 
 
 def test_kind_from_two_plugins_is_refused() -> None:

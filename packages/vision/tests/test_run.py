@@ -126,7 +126,8 @@ def test_an_unreadable_task_does_not_prevent_running(made: Path, cli: Run) -> No
             (
                 f'error: "{made}/finder/manifest.json" has a task that cannot be read: the task: '
                 "Invalid value 'rotate' - at `$.image.steps[0].type`\n"
-                "hint: deploy the model again, or install the package versions of the build\n"
+                "hint: deploy the model again, or install the package versions with which "
+                "the artifact was built\n"
             ),
         )
     finally:

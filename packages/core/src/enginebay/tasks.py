@@ -85,13 +85,13 @@ def read_task(task: object, origin: str = "the task") -> Task:
     if kind not in kinds:
         raise _unknown_kind(kind, kinds, origin)
     try:
-        with errors_named(PluginError, f"the reader of tasks of the kind '{kind}' raised"):
+        with errors_named(PluginError, f"the task reader of type '{kind}' raised"):
             result = kinds[kind](record)
     except UsageError as err:
         raise UsageError(f"{origin}: {err}", hint=err.hint) from err
     if not isinstance(result, Task):
         raise PluginError(
-            f"the reader of tasks of the kind '{kind}' returned {result!r:.80}: expected an object "
+            f"the task reader of type '{kind}' returned {result!r:.80}: expected an object "
             "with the methods of an enginebay.hooks.Task"
         )
     return result

@@ -183,8 +183,8 @@ def test_an_artifact_with_a_damaged_manifest_is_never_touched(tmp_path, snapshot
     before = snapshot(tmp_path)
     error = refused(tmp_path / "model", overwrite=True)
     assert str(error) == (
-        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; this artifact cannot be '
-        "replaced"
+        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; this artifact cannot '
+        "be replaced"
     )
     assert error.hint == ELSEWHERE
     assert snapshot(tmp_path) == before

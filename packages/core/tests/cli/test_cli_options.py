@@ -149,7 +149,7 @@ def test_overridden_rewriters_are_listed_with_the_winner(cli: Run, here: Path) -
         ("mien.py:mine", "no file 'mien.py'", "did you mean 'mine.py'?"),
         (
             "mine.py:number",
-            "'rewriters' holds a int, expected a sequence of enginebay.RewriterSet",
+            "'rewriters' contains a int, expected a sequence of enginebay.RewriterSet",
             "rewriters=[my_set]",
         ),
         (

@@ -371,7 +371,7 @@ def test_invalid_cuts_are_refused(tmp_path, cuts, message, hint):
 def test_cut_that_leaves_a_part_empty_is_refused(tmp_path, body, cuts, where):
     with pytest.raises(UsageError) as caught:
         split(plain(tmp_path, body, ["x"], ["y"]), cuts, tmp_path / "parts")
-    assert str(caught.value) == f"the graph cannot be cut: no node {where}"
+    assert str(caught.value) == f"the graph cannot be cut: there is no node {where}"
     assert caught.value.hint == "leave one of the cuts out, or cut at another tensor"
 
 

@@ -141,7 +141,7 @@ def test_cuts_without_a_node_between_are_refused(tmp_path):
     ir = write(tmp_path, "(float[4] x) => (float[2] y) { p, q = Split(x) y = Add(p, q) }")
     with pytest.raises(UsageError) as raised:
         split(ir, ["p", "q"], tmp_path / "parts")
-    assert str(raised.value) == ("the graph cannot be cut: no node between 'p' and 'q'")
+    assert str(raised.value) == ("the graph cannot be cut: there is no node between 'p' and 'q'")
     assert raised.value.hint == "leave one of the cuts out, or cut at another tensor"
 
 

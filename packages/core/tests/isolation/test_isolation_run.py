@@ -343,7 +343,7 @@ class TestRequiredOutputs:
             run(["true"], timeout=600, cwd=tmp_path, required_outputs=["a"])
         assert str(caught.value) == (
             f"'true' ended with exit code 0 but did not write '{tmp_path / 'a'}':"
-            " the file there is an older one; it printed nothing"
+            " the existing file is older; it printed nothing"
         )
         assert (tmp_path / "a").read_text() == "from yesterday"
 

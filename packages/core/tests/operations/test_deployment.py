@@ -246,7 +246,9 @@ def test_reference_outputs_for_several_input_sets_are_refused(
     sets = [dict(zip(("x", "ids"), example(), strict=True))] * 2
     with pytest.raises(UsageError) as caught:
         eb.verify(deployed[1].artifact, sets, {"logits": torch.ones(2, 3)})
-    assert str(caught.value) == "expected one set of inputs for one set of outputs, found 2"
+    assert (
+        str(caught.value) == "one set of outputs requires one set of inputs, found 2 sets of inputs"
+    )
     assert caught.value.hint == "pass the model as the reference, or one set of inputs"
 
 

@@ -290,7 +290,7 @@ def test_decorator_without_a_name_is_refused(declare):
         ("mine", "'rewriters' is a str, expected a sequence of enginebay.RewriterSet"),
         (
             [replacement],
-            "'rewriters' holds a function, expected a sequence of enginebay.RewriterSet",
+            "'rewriters' contains a function, expected a sequence of enginebay.RewriterSet",
         ),
     ],
 )
@@ -317,7 +317,7 @@ def test_rewriters_of_export_options_must_be_sets(tmp_path):
         ),
     ):
         with pytest.raises(
-            RewriterError, match="'rewriters' holds a function, expected a sequence"
+            RewriterError, match="'rewriters' contains a function, expected a sequence"
         ):
             call()
     for given in (RewriterSet(), "mine"):

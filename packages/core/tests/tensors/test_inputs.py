@@ -65,7 +65,7 @@ def test_a_name_for_many_arrays_is_refused(tmp_path) -> None:
     np.savez(tmp_path / "both.npz", a=np.ones(1), b=np.ones(1))
     with pytest.raises(InputError) as caught:
         parse_input(f"x={tmp_path / 'both.npz'}")
-    assert str(caught.value) == "'x' names one input, but the .npz file contains 2 arrays"
+    assert str(caught.value) == "the name 'x' is for one input, but the .npz file contains 2 arrays"
     assert caught.value.hint == "leave the name out: the arrays in the file have names"
 
 

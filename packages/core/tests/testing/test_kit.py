@@ -132,7 +132,7 @@ def test_in_several_processes_the_report_is_whole_and_in_order(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "ERROR: no backend is named: pass --backend NAME; installed: "),
+        ((), "ERROR: no backend was specified: pass --backend NAME; installed: "),
         (("--backend", "nope"), "ERROR: no backend 'nope' is installed: pass --backend NAME; "),
     ],
 )

@@ -84,7 +84,8 @@ class Artifact(msgspec.Struct, frozen=True):
         except UsageError as error:
             raise ArtifactError(
                 f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
-                hint="deploy the model again, or install the package versions of the build",
+                hint="deploy the model again, or install the package versions with which the "
+                "artifact was built",
             ) from error
 
     @property

@@ -238,7 +238,7 @@ def _empty_part_error(cuts: Sequence[Cut], level: int) -> UsageError:
     else:
         where = f"between {cuts[level - 1]} and {cuts[level]}"
     return UsageError(
-        f"the graph cannot be cut: no node {where}",
+        f"the graph cannot be cut: there is no node {where}",
         hint="leave one of the cuts out, or cut at another tensor",
     )
 

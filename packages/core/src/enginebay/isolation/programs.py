@@ -209,7 +209,7 @@ def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Fin
     elif file.stat().st_size == 0:
         problem = f"left '{file}' empty"
     elif after == before:
-        problem = f"did not write '{file}': the file there is an older one"
+        problem = f"did not write '{file}': the existing file is older"
     else:
         return
     raise _build_error(IsolationError, f"ended with exit code 0 but {problem}", finished)

@@ -167,7 +167,7 @@ def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSour
         known: The names that the file or module defines.
     """
     if "(" in name:
-        hint = "write a function without arguments that returns the model, and name the function"
+        hint = "write a function without arguments that returns the model, and pass its name"
         return ModelSourceError(f"'{source}' contains a call; expected only a name", hint=hint)
     guess = nearest(name, [other for other in known if not other.startswith("_")])
     message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"

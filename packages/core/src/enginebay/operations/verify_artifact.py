@@ -269,7 +269,8 @@ def _compute_reference(
             raise _no_reference_error(artifact)
         if inputs is not None and len(inputs) != 1:
             raise UsageError(
-                f"expected one set of inputs for one set of outputs, found {len(inputs)}",
+                f"one set of outputs requires one set of inputs, found {len(inputs)} sets of "
+                "inputs",
                 hint="pass the model as the reference, or one set of inputs",
             )
         if len(arrays) != 1:

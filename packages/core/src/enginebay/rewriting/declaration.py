@@ -228,7 +228,7 @@ def check_sets(rewriters: object) -> None:
         raise _sets_error("is", rewriters)
     for group in rewriters:
         if not isinstance(group, RewriterSet):
-            raise _sets_error("holds", group)
+            raise _sets_error("contains", group)
 
 
 def _sets_error(verb: str, found: object) -> RewriterError:

@@ -264,6 +264,8 @@ def _open_arrays(path: Path) -> Iterator[BinaryIO]:
 
 def _rename_only_array(name: str, arrays: dict[str, NumpyArray]) -> dict[str, NumpyArray]:
     if len(arrays) != 1:
-        message = f"'{name}' names one input, but the .npz file contains {len(arrays)} arrays"
+        message = (
+            f"the name '{name}' is for one input, but the .npz file contains {len(arrays)} arrays"
+        )
         raise InputError(message, hint="leave the name out: the arrays in the file have names")
     return {name: next(iter(arrays.values()))}

@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     names = [status.name for status in eb.list_backends()]
     if name not in names:
-        problem = f"no backend '{name}' is installed" if name else "no backend is named"
+        problem = f"no backend '{name}' is installed" if name else "no backend was specified"
         known = ", ".join(names) or "none"
         raise pytest.UsageError(f"{problem}: pass --backend NAME; installed: {known}")
 
