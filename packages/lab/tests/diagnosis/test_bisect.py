@@ -287,7 +287,7 @@ def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) 
     artifact = deployed(tmp_path, model=short, probes=0)
     with pytest.raises(UsageError) as raised:
         lab.bisect(artifact)
-    message = f"'{artifact.path}' does not record its model"
+    message = f"'{artifact.path}' does not record which model it was made from"
     assert (str(raised.value), raised.value.hint) == (message, "name the model: --model MODEL")
 
 
