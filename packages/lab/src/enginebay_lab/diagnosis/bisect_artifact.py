@@ -122,7 +122,7 @@ def check_one_engine(opened: Artifact) -> None:
 
 
 class _LabelledInputs(NamedTuple):
-    """The inputs and the name of a sample; if the inputs are None, the model's example is used."""
+    """The inputs and the name of a sample. Inputs of None stand for the model's example inputs."""
 
     inputs: dict[str, NumpyArray] | None
     label: str
@@ -131,7 +131,10 @@ class _LabelledInputs(NamedTuple):
 def _choose_inputs(
     opened: Artifact, model: object, sets: list[dict[str, NumpyArray]], timeout: float
 ) -> _LabelledInputs:
-    """Return the set of inputs on which the artifact differs most from the model."""
+    """Of several sets of inputs, return the one on which the artifact differs most from PyTorch.
+
+    If the engine crashes, return the first set. A single set is returned without a run.
+    """
     if len(sets) == 1:  # nothing to choose from, so the artifact need not run
         return _LabelledInputs(sets[0], "example")
     options = VerifyOptions(timeout=timeout, compare={})

@@ -142,7 +142,10 @@ def find_wrong_node(
 
 
 def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
-    """Return ``export`` if a TorchScript or torch.export IR has a wrong output, else ``engine``."""
+    """Run a TorchScript or torch.export IR in PyTorch, and compare the outputs with a sample's.
+
+    Return ``export`` if an output of the IR is wrong, else ``engine``: the cause of the error.
+    """
     import torch
 
     from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
@@ -191,7 +194,10 @@ def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -
 def make_runner(
     engines: PieceEngines,
 ) -> Callable[[Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison]:
-    """Return a function that runs an ONNX file in an engine and returns the output's comparison."""
+    """Return a function that runs an ONNX file with one output in an engine.
+
+    The function returns the comparison of this output with the expected output.
+    """
 
     def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]

@@ -26,10 +26,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         module: The module's path, as in ``named_modules()``; empty for the model itself.
         call: The index of the call among the module's calls, from 0.
-        accumulated: The largest absolute difference of the module's outputs when the engine runs
-            the model from its inputs up to this call; None if it was not measured.
-        alone: The largest absolute difference of the module's outputs when the engine runs only
-            the module, on the module's inputs in the reference; None if it was not measured.
+        accumulated: The largest absolute error of the module's outputs when the engine runs the
+            model from its inputs up to this call; None if it was not measured.
+        alone: The largest absolute error of the module's outputs when the engine runs only the
+            module, on the module's inputs in the reference; None if it was not measured.
         wrong: True if the errors of the outputs exceeded the tolerance, or the engine crashed, when
             the engine ran the model from its inputs.
         wrong_alone: True if the errors of the outputs exceeded the tolerance, or the engine
@@ -58,10 +58,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         tensor: The name of the node's first output.
         together: The names of nodes that are wrong only if one engine runs all of them, in graph
             order; the last name is this node's. Empty if this node is wrong when it runs alone.
-        accumulated: The largest absolute difference of the output when the engine runs the graph
-            from its inputs up to this node; None if it was not measured.
-        alone: The largest absolute difference of the output when the engine runs only this node,
-            or only the nodes of ``together``; None if it was not measured.
+        accumulated: The largest absolute error of the output when the engine runs the graph from
+            its inputs up to this node; None if it was not measured.
+        alone: The largest absolute error of the output when the engine runs only this node, or
+            only the nodes of ``together``; None if it was not measured.
     """
 
     name: str = ""
@@ -87,18 +87,18 @@ class Bisection(
         tensor: The name of the node's first output.
         together: The names of nodes that are wrong only if one engine runs all of them, such as
             two nodes that the engine fuses.
-        accumulated: The largest absolute difference of the wrong output when the engine runs the
-            model from its inputs; None if it was not measured.
-        alone: The largest absolute difference of the wrong output when the engine runs only the
-            wrong module, or only the wrong nodes; None if it was not measured.
+        accumulated: The largest absolute error of the wrong output when the engine runs the model
+            from its inputs; None if it was not measured.
+        alone: The largest absolute error of the wrong output when the engine runs only the wrong
+            module, or only the wrong nodes; None if it was not measured.
         rtol: The relative tolerance for the wrong output; None if nothing was compared.
         atol: The absolute tolerance for the wrong output; None if nothing was compared.
         step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
             ``engine`` if the graph is right and the engine is wrong; ``unknown`` if no engine can
             be built of only the module, or no evaluator can run the graph; ``none`` if nothing
             wrong was found.
-        rewriters: The names of the rewriters that changed the module.
-        reason: The result in a sentence.
+        rewriters: The names of the rewriters that changed the wrong module.
+        reason: A sentence that says what is wrong.
         sample: The name of the sample that was compared, such as ``item 3``.
         reference: The reference with which the engine was compared, such as ``PyTorch``.
         engines: The number of engines that were built.
@@ -213,5 +213,5 @@ def _place_cells(place: Place) -> tuple[str, str, str, str]:
 
 
 def format_figure(value: float | None) -> str:
-    """Format a difference as text for a table; ``-`` for None."""
+    """Return a difference as text for a table cell; ``-`` for None."""
     return "-" if value is None else f"{value:.2g}"

@@ -98,7 +98,7 @@ class ModelCutter:
         return root if (root.path, root.number) in self._uncut else None
 
     def _find_inner(self, key: Key) -> Iterator[Key]:
-        """Of the calls inside a call, yield the outermost ones that may run as separate pieces."""
+        """Yield the outermost calls inside a call that may run as separate pieces (submodels)."""
         for inner in self._inner[key]:
             if inner in self._uncut:
                 yield from self._find_inner(inner)
@@ -177,9 +177,10 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a submodel changed tensors in place.
+    """Return True if a piece (submodel) changed one of its tensors in place.
 
-    The tensors are its inputs, and those that it passed to submodules that it does not run.
+    The tensors are the inputs of the piece, and the arguments of the submodule calls that the piece
+    does not run.
     """
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)

@@ -49,8 +49,8 @@ class EngineComparison(NamedTuple):
     Attributes:
         outputs: The comparison of each output, by the output's name.
         crashed: How the engine's process crashed; empty if it did not crash.
-        rewriters: The names of the rewriters that changed the module.
-        folder: The artifact's folder, with the IR and the recorded samples.
+        rewriters: The names of the rewriters that changed the engine's PyTorch module.
+        folder: The folder of the engine's artifact, with the IR and the recorded samples.
         doubt: Why the comparison is not reliable, for example because the model returns different
             outputs in each run; empty if the comparison is reliable.
     """
@@ -159,9 +159,9 @@ class ModuleSearch:
     def _find_suspect(self) -> Key | None:
         """Return the innermost call that may be the cause of the first wrong output.
 
-        This is the first wrong call or a call that contains it, except for calls whose module was
-        right when it ran alone. A module that no engine can run alone is the culprit by
-        elimination. Return None if there is no such call.
+        The candidates are the calls of the first wrong module and of the modules that contain it. A
+        candidate is left out if its module was right when an engine ran only this module; it stays
+        if no engine can run only this module. Return None if no candidate is left.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -235,7 +235,7 @@ class ModuleSearch:
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
-        """Build an engine that returns these outputs, and store the comparisons.
+        """Build an engine that returns ``outputs``, and store their comparisons with the reference.
 
         If the build fails or the engine crashes, try again with each half of the outputs,
         unless many builds have failed already.

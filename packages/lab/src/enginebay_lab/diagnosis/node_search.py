@@ -39,11 +39,11 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that an engine computes wrongly, as the only node or with others.
+        """Find the first node whose output is wrong when an engine runs the graph.
 
         A binary search finds the first node whose output is wrong when the graph is cut off after
         this node. If an engine of only this node is right, a second binary search finds the
-        shortest wrong range of nodes that ends at this node.
+        shortest range of nodes that ends at this node and has a wrong output in an engine.
 
         Args:
             output: The name of a wrong output of the graph.
@@ -80,7 +80,9 @@ class NodeSearch(NamedTuple):
         )
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
-        """Find the shortest wrong range of nodes; all ranges end at the last node of ``order``.
+        """Find the shortest range of nodes that has a wrong output in an engine.
+
+        All ranges end at the last node of ``order``.
 
         Returns:
             The index of the range's first node, and the comparison of the range's output. The

@@ -85,7 +85,7 @@ class PieceEngines:
         self.ir = _ir_kind(artifact)
 
     def rewriting(self, model: nn.Module) -> AbstractContextManager[Rewriting]:
-        """Return a context manager that applies the rewriters of the artifact's export."""
+        """Return a context manager that rewrites a model as for the artifact's export."""
         return rewrite(
             model,
             backend=self.backend.name,

@@ -52,7 +52,7 @@ class InnerCalls:
     The piece gets the results of these calls as inputs.
 
     Args:
-        calls: The calls, in the order in which the piece makes them.
+        calls: The recorded calls, in the order in which the piece makes them.
     """
 
     def __init__(self, calls: Sequence[InnerCall] = ()) -> None:
@@ -61,7 +61,7 @@ class InnerCalls:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the calls returned when the whole model ran."""
+        """The tensors that the recorded calls returned when the whole model ran."""
         return tuple(tensor for call in self._calls for tensor in call.tensors)
 
     def strip_module(self, module: nn.Module) -> nn.Module:
@@ -74,18 +74,16 @@ class InnerCalls:
         return _copy_with(module, dict(stand_ins)) if stand_ins else module
 
     def begin_run(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[ComputedTensor]:
-        """Begin a run of the piece (submodel).
+        """Begin a run of the piece (submodel), in which the recorded calls return ``tensors``.
 
-        The submodule calls that the piece does not run return ``tensors`` instead.
+        The recorded calls are the submodule calls that the piece does not run.
 
         Args:
-            tensors: The tensors of the results of these calls, in order.
-            writes: True if the piece may change tensors in place after it passed them to a
-                submodule.
+            tensors: The tensors to return: the results of all recorded calls, in order.
+            writes: True if the piece may change in place an argument of a recorded call.
 
         Returns:
-            An empty list, to which the run appends each tensor that the piece passes to these
-            calls.
+            An empty list, to which the run appends each tensor argument of the recorded calls.
         """
         self._remaining, self._results = iter(self._calls), iter(tensors)
         self._writes = writes
@@ -163,8 +161,8 @@ class Piece(NamedTuple):
         own_tensors: The tensors of the arguments.
         leaves: The tensors to compare, as indices into the list that :meth:`run` returns.
         inner: The calls of submodules that the piece does not run.
-        writes: True if the piece may change tensors in place: inputs, or tensors that it passed to
-            the calls of ``inner``.
+        writes: True if the piece may change in place one of its inputs, or an argument of a call
+            in ``inner``.
     """
 
     path: str
@@ -251,7 +249,7 @@ class SideBySide(nn.Module):
 
 
 def parent_paths(path: str) -> Collection[str]:
-    """Return the paths of a module's parent modules, the outermost first, without the model.
+    """Return the paths of a module's parents, the outermost first, without the model itself.
 
     Example:
         >>> list(parent_paths("body.0.conv"))

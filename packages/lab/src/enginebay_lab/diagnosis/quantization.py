@@ -119,8 +119,8 @@ def quantize(
     Args:
         model: A model that PyTorch can run, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
-        data: An :class:`enginebay.DataSet` or its source. The items calibrate the engine, and the
-            metric is measured on them.
+        data: An :class:`enginebay.DataSet`, or its ``source`` argument. The items calibrate the
+            engine, and the metric is measured on them.
         metric: One metric, in any form that :func:`enginebay_lab.evaluate` accepts.
         max_drop: How much worse the artifact's metric may be than PyTorch's, in the metric's unit.
         work_dir: The artifact's folder.

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return random values with a tensor's shape and dtype, between its smallest and largest value.
+    """Return random values between the smallest and largest value of a tensor, in its shape.
 
-    A tensor with exactly two different values is taken for a mask: its last axis is permuted. If
+    A tensor with exactly two different values is treated as a mask: its last axis is permuted. If
     all values are the same float, the range is extended upwards: zeros become values from 0 to 1.
     Infinite and NaN values, integers that are all equal, and complex tensors are not changed.
 

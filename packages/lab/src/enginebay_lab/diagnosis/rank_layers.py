@@ -58,7 +58,7 @@ class Sensitivity(
         return f"<Sensitivity of {len(self.nodes)} nodes on {self.backend}, {self.precision}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a table with a row for each node, the largest error first, and a note."""
+        """Yield a table of the nodes, the largest error first, and a note on the column ``DB``."""
         rows = [
             (rank.node, rank.operator, "-" if rank.decibels is None else f"{rank.decibels:.1f}")
             for rank in self.nodes
@@ -98,7 +98,7 @@ def sensitivity(
     Args:
         model: The model, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
-        data: An :class:`enginebay.DataSet` or its source.
+        data: An :class:`enginebay.DataSet`, or its ``source`` argument.
         backend: The backend's name.
         params: The backend's parameters, with the precision ``int8`` or ``fp8``.
         precision: The precision, if it is not in the parameters.

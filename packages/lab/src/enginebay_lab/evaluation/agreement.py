@@ -57,7 +57,10 @@ def _have_same_shapes(outputs: Sequence[Arrays]) -> bool:
 def _compare_stacked(
     outputs: Arrays, expected: Arrays, count: int
 ) -> tuple[NumpyArray | None, NumpyArray]:
-    """Return the two arrays of :func:`compare_items`; the first is None without decisions."""
+    """Compare outputs that are stacked along a new first axis, one entry for each item.
+
+    Return the two arrays of :func:`compare_items`; the first is None if no output has a decision.
+    """
     agreed: NumpyArray | None = None
     noise, power = np.zeros(count), np.zeros(count)
     for name, right in expected.items():
@@ -93,7 +96,7 @@ def _compare_decisions(left: NumpyArray, right: NumpyArray) -> NumpyArray | None
 
 
 def _sum_squares(values: NumpyArray) -> NumpyArray:
-    """Return the sum of squares for each index of the first axis."""
+    """Return one sum of squares for each index along the first axis."""
     # In C order: NumPy's order of additions, and so the last digits, depend on the memory layout.
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     total: NumpyArray = np.square(rows).sum(-1)

@@ -34,7 +34,7 @@ class _StackedOutputs(msgspec.Struct, array_like=True):
 
 
 class _EngineReply(msgspec.Struct, array_like=True):
-    """The outputs of a chunk of items; or an item's error, and the item's index in the chunk."""
+    """The outputs of a chunk of items; or, if an item failed, the item's index and the error."""
 
     outputs: list[_StackedOutputs]
     index: int = 0
@@ -98,10 +98,11 @@ class EngineProcess:
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """Load an engine in the child process.
+    """Load an engine; called in the child process.
 
     Returns:
-        A function that takes the encoded inputs of a chunk and returns its encoded outputs.
+        A function that takes the encoded inputs of a chunk of items, and returns the encoded
+        outputs.
     """
     wrapper = request.load()
 

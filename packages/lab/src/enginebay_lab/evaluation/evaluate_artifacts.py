@@ -63,7 +63,7 @@ def evaluate(
     Args:
         artifacts: One artifact, or a sequence of artifacts with the same inputs. Each is a folder,
             or an artifact that :func:`enginebay.deploy` returned.
-        data: An :class:`enginebay.DataSet`, or the source of a data set.
+        data: An :class:`enginebay.DataSet`, or its ``source`` argument.
         metrics: One metric, or a list of metrics. Each is a name (``accuracy``, ``top-5``,
             ``mean-absolute-error``, ``cosine`` for the similarity to PyTorch's outputs,
             ``file.py:attr``, ``torchmetrics:NAME``, or ``SCHEME:NAME`` of a plugin); an object with

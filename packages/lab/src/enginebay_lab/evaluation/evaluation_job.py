@@ -55,7 +55,7 @@ def describe_job(
     """Return the description that workers need to run parts of an evaluation.
 
     Args:
-        run: The evaluation.
+        run: The artifacts, metrics and data of the evaluation.
         metrics: The metrics, as the caller passed them.
         model: The model, as the caller passed it.
         timeout: Time limit in seconds for loading an engine, and for each chunk of items.

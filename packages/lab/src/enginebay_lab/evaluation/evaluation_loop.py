@@ -27,7 +27,7 @@ class EvaluationLoop:
     """A context manager that runs items through PyTorch and engines; on exit, ends the engines.
 
     Args:
-        run: The evaluation.
+        run: The artifacts, metrics and data of the evaluation.
         timeout: Time limit in seconds for loading an engine, and for each chunk of items.
     """
 

@@ -28,7 +28,7 @@ class EvaluationRun:
     Attributes:
         subjects: The artifacts.
         sources: The objects that build the metrics, one for each metric.
-        data: The items, split or batched as the artifacts' inputs require.
+        data: The data set, whose items are split or batched as the artifacts' inputs require.
         journal: The result file and the checkpoint; None to write no file.
         model_digest: A digest of the model's weights and source file; empty until the model is
             loaded, and if no result file is written.
@@ -64,8 +64,8 @@ class EvaluationRun:
     def read_finished_rows(self) -> dict[str, list[EvaluationRow]]:
         """Return the rows that an earlier run wrote for the same items, by the artifact's name.
 
-        An artifact is left out if the row of a metric is missing. If the result file has any rows,
-        the whole data set is read to compute its digest.
+        An artifact is left out if a metric has no row for it. If the result file has any rows, the
+        whole data set is read to compute its digest.
         """
         if self.journal is None or not self.has_earlier_rows:
             return {}
@@ -83,7 +83,9 @@ class EvaluationRun:
     def write_rows(
         self, subject: EvaluationSubject, rows: Sequence[EvaluationRow], data_digest: str
     ) -> list[EvaluationRow]:
-        """Append an artifact's rows to the result file, and return the rows with their keys.
+        """Append an artifact's rows to the result file; return the rows with their keys filled in.
+
+        Without a result file, return the rows unchanged.
 
         Raises:
             OSError: The file cannot be written.

@@ -39,7 +39,7 @@ class EvaluationSubject(NamedTuple):
 def open_subjects(
     artifacts: str | Path | Artifact | Sequence[str | Path | Artifact],
 ) -> list[EvaluationSubject]:
-    """Open the artifacts to evaluate.
+    """Open artifacts, and return the subject (an artifact to evaluate) for each.
 
     Raises:
         UsageError: The sequence is empty, or contains an artifact twice.
@@ -68,7 +68,7 @@ def _subject_of(named: str | Path | Artifact, opened: Artifact) -> EvaluationSub
 
 
 def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
-    """Return the task whose preprocessing fits all artifacts; None if no artifact has a task.
+    """Return the task (preprocessing of items) of the artifacts; None if no artifact has a task.
 
     Raises:
         UsageError: Two artifacts have tasks that prepare inputs or targets differently.
@@ -90,7 +90,7 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
 def common_specs(
     subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
 ) -> tuple[TensorSpec, ...]:
-    """Return the specs of the inputs or outputs, which all artifacts share.
+    """Return the specs (names, dtypes, dims) of the inputs or outputs of all artifacts.
 
     In a spec, ``dims`` is None if the dimensions differ between the artifacts.
 

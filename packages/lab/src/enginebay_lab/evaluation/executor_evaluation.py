@@ -42,8 +42,8 @@ def evaluate_on_executor(
     """Evaluate all items on an executor's workers, and return the merged results.
 
     Args:
-        executor: Any executor.
-        run: The evaluation.
+        executor: Any ``concurrent.futures.Executor``.
+        run: The artifacts, metrics and data of the evaluation.
         job: The description of the evaluation for the workers.
         subjects: The artifacts to evaluate.
         watch: Called with the number of items evaluated so far.
@@ -75,7 +75,10 @@ def evaluate_on_executor(
 
 
 class _ShardMerger:
-    """Merges the results of shards in the order of the items, in whatever order the shards end."""
+    """Merges the results of shards (ranges of items) in the order of the items.
+
+    The results may arrive in any order; those after a missing shard wait until it has arrived.
+    """
 
     def __init__(
         self, run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
@@ -100,7 +103,10 @@ class _ShardMerger:
         return self.totals.count + sum(shard.count for shard in self._waiting.values())
 
     def make_tasks(self, job: EvaluationJob) -> Iterator[ExecutorTask]:
-        """Yield tasks for the shards without results; each task evaluates consecutive shards."""
+        """Yield tasks for the shards (ranges of items) that have no results yet.
+
+        Each task evaluates consecutive shards.
+        """
         starts = range(self.totals.count, self._item_count, SHARD_ITEMS)
         missing = enumerate(start for start in starts if start not in self._waiting)
         task_items = SHARD_ITEMS * max(1, -(-self._item_count // (SHARD_ITEMS * MAX_TASKS)))

@@ -50,7 +50,9 @@ class MetricSource(NamedTuple):
 
 
 def find_metrics(metrics: object) -> list[MetricSource]:
-    """Find metrics, and build each once as a check; return a source for each metric.
+    """Find metrics, and return a source (builder of instances) for each.
+
+    Each metric is built once, to check its methods.
 
     Args:
         metrics: One metric, or a list of metrics. Each is a string as on the command line; an
@@ -169,7 +171,7 @@ def _check_methods(name: str, metric: object) -> Any:
 
 
 def _digest_source(metric: object) -> str:
-    """Return a digest of a metric's source file, and of its attributes that are plain values."""
+    """Return a digest of a metric's source file, and of its number and string attributes."""
     kind = metric if inspect.isclass(metric) or inspect.isfunction(metric) else type(metric)
     digest = hashlib.sha256()
     for name, value in sorted(getattr(metric, "__dict__", {}).items()):

@@ -149,7 +149,7 @@ class OutputAccumulator:
     def agreement(self) -> float | None:
         """The fraction of items whose argmax or integer outputs equal PyTorch's.
 
-        None if no item has scores of several classes or integer outputs.
+        None if no item has integer outputs, or scores for at least two classes.
         """
         return self._agreed / self._decided if self._decided else None
 

@@ -71,7 +71,9 @@ class TorchModel:
 
 @contextmanager
 def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
-    """Yield a PyTorch model bound to an evaluation's inputs; on exit, restore the model's state.
+    """Yield a PyTorch model that takes and returns arrays by the artifacts' tensor names.
+
+    On exit, the model's buffers and attributes get their earlier values back.
 
     Raises:
         ModelSourceError: The model does not exist.
@@ -92,7 +94,7 @@ def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
 
 
 def find_torch_model(model: object) -> ModelSource:
-    """Return the source of a model that PyTorch can run.
+    """Load a model that PyTorch can run; return the model with its origin.
 
     Raises:
         ModelSourceError: The model does not exist.

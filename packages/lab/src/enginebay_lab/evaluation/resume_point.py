@@ -25,7 +25,7 @@ def resume_in_order(
     """Load the results of an earlier run, up to the first shard that is incomplete or missing.
 
     Args:
-        run: The evaluation.
+        run: The artifacts, metrics, data and result file of the evaluation.
         subjects: The artifacts to evaluate.
         has_model: True if the artifacts are compared with a PyTorch model.
 
@@ -55,7 +55,7 @@ def load_checkpoint(
     Only the items of the merged results are checked for changes.
 
     Args:
-        run: The evaluation.
+        run: The artifacts, metrics, data and result file of the evaluation.
         subjects: The artifacts to evaluate.
         has_model: True if the artifacts are compared with a PyTorch model.
 

@@ -27,7 +27,7 @@ class ShardAccumulator:
     """Accumulates the results of artifacts, and of PyTorch, on consecutive items.
 
     Args:
-        run: The evaluation.
+        run: The artifacts, metrics and data of the evaluation.
         names: The names of the artifacts.
         start: The index of the first item.
         has_model: True if the artifacts are compared with a PyTorch model.

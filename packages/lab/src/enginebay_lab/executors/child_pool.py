@@ -94,7 +94,10 @@ class _Child:
         self._timer: threading.Timer | None = None
 
     def call_function(self, function: str, data: bytes, end: float) -> tuple[bytes, int | None]:
-        """Call a function in the child; return the result, and the child's memory in bytes."""
+        """Call a function in the child; return the result, and the child's memory in bytes.
+
+        ``end`` is the time limit, as a value of ``time.monotonic()``.
+        """
         if self._timer is not None:
             self._timer.cancel()
         if self._is_new:
@@ -107,7 +110,7 @@ class _Child:
         return self._worker.receive(max(0.001, end - time.monotonic()))
 
     def wait_for_work(self) -> None:
-        """Make this child available for the next call; end it after the idle time."""
+        """Offer this child to the next call; end it if it stays idle for ``IDLE_SECONDS``."""
         with _lock:
             _working.discard(self)
             _waiting.append(self)

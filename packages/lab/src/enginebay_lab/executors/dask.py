@@ -91,7 +91,7 @@ def _check_versions(owner: str, versions: Mapping[str, object], expected: dict[s
 
 
 def announce_start(topic: str, key: str, host: str) -> None:
-    """Report to the Dask client that a task has started; a no-op outside a Dask worker."""
+    """Report to the Dask client that a task has started; outside a Dask worker, do nothing."""
     from distributed import get_worker
 
     with suppress(ValueError):  # this process imported distributed, but is not a worker
@@ -103,7 +103,7 @@ def listen_to_starts(topic: str, on_start: Callable[[str, str], None]) -> Iterat
     """Listen to the workers' events about started tasks, if this process has a Dask client.
 
     Args:
-        topic: The topic of the events.
+        topic: The name of the Dask topic to which the workers send these events.
         on_start: Called in another thread with the key of the task and the name of the host.
     """
     distributed = sys.modules.get("distributed")

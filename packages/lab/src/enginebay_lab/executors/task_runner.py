@@ -95,7 +95,7 @@ def run_tasks(
 
     Args:
         tasks: The tasks; each has a unique key.
-        executor: Any executor.
+        executor: Any ``concurrent.futures.Executor``.
         on_begin: Called when a task starts, with the key of the task and the name of the host. Only
             the executor of this machine and Dask report when a task starts.
     """

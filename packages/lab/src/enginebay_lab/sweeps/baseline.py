@@ -60,16 +60,16 @@ def find_regressions(
 
 
 def find_judged_cells(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> frozenset[str]:
-    """Return the keys of the rows for which the baseline has a result.
+    """Return the keys of the rows for which the baseline (an earlier sweep) has a result.
 
-    The baseline's row must have the same model, backend and settings.
+    A result is a row of the same model, backend and settings, whose verdict is not ``lost``.
     """
     same = pair_rows(rows, baseline).same
     return frozenset(row.key for row, before in same if before.verdict != "lost")
 
 
 class _BaselineComparison:
-    """Compares the rows of a sweep with the baseline, and collects the regressions.
+    """Compares the rows of a sweep with an earlier sweep (baseline), and collects the regressions.
 
     Attributes:
         regressions: A sentence for each regression.
@@ -145,7 +145,7 @@ def _verdict_rank(row: SweepRow) -> int:
 
 
 def _describe_drop(metric: EvaluationRow, earlier: EvaluationRow, max_drop: float | None) -> str:
-    """Return a text on a metric's drop since the baseline; empty if the drop is allowed."""
+    """Describe a metric's drop since the earlier sweep; return an empty text if it is allowed."""
     assert metric.drop is not None
     assert earlier.drop is not None
     allowed = RELATIVE_DROP * abs(metric.reference or 0.0) if max_drop is None else max_drop

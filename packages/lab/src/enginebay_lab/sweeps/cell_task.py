@@ -112,7 +112,11 @@ def _run_in_fresh_process(job: CellJob) -> bytes:
 
 @contextmanager
 def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
-    """Yield a folder for the artifact, and whether the process that runs the sweep can read it."""
+    """Make a folder for the artifact of a sweep cell.
+
+    Yield its path, and True if the process that runs the sweep can read the folder. Otherwise the
+    folder is temporary, and is removed after the ``with`` block.
+    """
     if job.attempts and Path(job.attempts).is_dir():
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
         try:
@@ -127,7 +131,7 @@ def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
 
 
 def _start_row(job: CellJob) -> SweepRow:
-    """Return the row of a combination before its first step, with the verdict ``failed``."""
+    """Return a sweep cell's row before the first step, with ``failed`` as the initial verdict."""
     return _replace(
         SweepRow.of(job.cell, "failed"),
         files=job.files_digest,
@@ -212,7 +216,7 @@ def _code_folders(job: CellJob) -> set[Path]:
 
 
 def _input_shapes(cell: Cell) -> Shapes:
-    """Return the shapes of the inputs that a combination of the sweep specifies."""
+    """Return the input shapes in a sweep cell's backend parameters, else in its example inputs."""
     with suppress(EnginebayError):  # deploying reports wrong parameters
         params = get_backend(cell.backend).params_from(cell.params)
         if params.input_shapes:
@@ -287,7 +291,7 @@ def _fixed_weights() -> AbstractContextManager[None]:
 
 
 def _encode_row(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
-    """Return the encoded row; without the artifact if no other machine can read its folder."""
+    """Return the encoded row. If no other machine can read the artifact's folder, leave it out."""
     if row.artifact is not None and not is_shared:
         row = rename_artifact(row, "")
         if job.attempts:

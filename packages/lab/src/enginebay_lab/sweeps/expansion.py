@@ -180,7 +180,11 @@ def _own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[s
 
 
 def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
-    """Yield the combinations in ``include``; missing fields come from the rest of the matrix."""
+    """Yield the sweep cells that ``include`` lists.
+
+    A field that an entry omits gets the value that the matrix has for the entry's model or for all
+    cells.
+    """
     model_fields = {entry.fields["model"]: entry.fields for entry in matrix.models}
     for entry in matrix.include:
         inherited = {**matrix.defaults, **model_fields.get(entry.fields["model"], {})}

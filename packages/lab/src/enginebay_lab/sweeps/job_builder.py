@@ -36,7 +36,7 @@ def attempts_folder(output: Path) -> Iterator[str]:
     """Make the folder in which workers build artifacts, and remove it after the ``with`` block.
 
     Yields:
-        The random name of this sweep's folder, for :func:`build_job`.
+        The folder's random name, an argument of :func:`build_job`.
 
     Raises:
         EnginebayError: The disk is full or read-only.

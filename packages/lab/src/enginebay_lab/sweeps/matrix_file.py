@@ -84,7 +84,10 @@ class Matrix(NamedTuple):
     problems: Problems
 
     def collecting(self, path: KeyPath, *keys: str) -> AbstractContextManager[None]:
-        """Return a context manager that adds an error in the ``with`` block to ``problems``."""
+        """Return a context manager that catches errors, and adds them to ``problems``.
+
+        The problem's place in the file is ``find_path(path, *keys)``.
+        """
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
@@ -192,7 +195,10 @@ def _as_table(model: str | dict[str, object]) -> dict[str, object]:
 def _convert_fields(
     table: Mapping[str, object], path: KeyPath, known: Mapping[str, Any], problems: Problems
 ) -> dict[str, Any]:
-    """Return a table's values, converted to their types; add a problem for each wrong value."""
+    """Return a table's values, converted to the types of their fields in ``known``.
+
+    Add a problem for each wrong value, and for each key that is not in ``known``.
+    """
     fields: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:

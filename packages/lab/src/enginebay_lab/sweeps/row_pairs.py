@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowPairs(NamedTuple):
-    """Pairs of a sweep's row and a baseline's row, and the rows without a pair.
+    """Pairs of a row of a sweep and a row of an earlier sweep (baseline), and unpaired rows.
 
     Both rows of a pair are about the same model, backend, precision and parameters.
 
@@ -31,7 +31,7 @@ class RowPairs(NamedTuple):
 
 
 def pair_rows(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> RowPairs:
-    """Return pairs of rows with equal keys, or else with equal models, backends and settings.
+    """Pair the rows that have equal keys, then those with equal models, backends and settings.
 
     A row with several matches is not paired.
     """
@@ -53,7 +53,11 @@ def _pair_unique(
     identity: Callable[[SweepRow], Hashable],
     is_match: Callable[[SweepRow, SweepRow], bool],
 ) -> None:
-    """Move two rows to ``pairs.same`` if they match each other, and neither matches a third row."""
+    """Move matching rows from ``pairs.new`` and ``pairs.gone`` to ``pairs.same``.
+
+    Two rows match if they have the same ``identity`` and ``is_match`` returns true for them. A row
+    that matches several rows is not moved.
+    """
     groups: dict[Hashable, list[SweepRow]] = {}
     for row in pairs.gone:
         groups.setdefault(identity(row), []).append(row)

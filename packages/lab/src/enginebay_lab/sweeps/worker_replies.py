@@ -93,7 +93,7 @@ def _locate_attempt(path: Path, built: Path, key: str) -> Path:
 
 
 def _unmoved_row(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:
-    """Return the row of an artifact that could not be moved, with ``fault`` set."""
+    """Return the row with the fault ``damaged`` or ``disk``: its artifact could not be moved."""
     if isinstance(err, ValueError):
         return lost_row(row, "damaged", one_line(err), _RESUME_HINT)
     if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
