@@ -52,8 +52,8 @@ class NodeFinding(NamedTuple):
 
     Attributes:
         step: ``export`` if the exported graph is wrong, ``engine`` if only the engine is wrong,
-            ``unknown`` if no engine can be built of only the module, or if no evaluator can run
-            the exported graph.
+            ``unknown`` if the module cannot be built as a separate engine, or if no evaluator can
+            run the exported graph.
         node: The wrong node; None if the IR is not ONNX, or if the step is unknown.
         graph: The nodes of the module's graph; empty if the IR is not ONNX.
         rewriters: The names of the rewriters that changed the module.

@@ -94,9 +94,9 @@ class Bisection(
         rtol: The relative tolerance for the wrong output; None if nothing was compared.
         atol: The absolute tolerance for the wrong output; None if nothing was compared.
         step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
-            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if no engine can
-            be built of only the module, or no evaluator can run the graph; ``none`` if nothing
-            wrong was found.
+            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if the module
+            cannot be built as a separate engine, or no evaluator can run the graph; ``none`` if
+            nothing wrong was found.
         rewriters: The names of the rewriters that changed the wrong module.
         reason: A sentence that says what is wrong.
         sample: The name of the sample that was compared, such as ``item 3``.

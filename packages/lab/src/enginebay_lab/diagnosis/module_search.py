@@ -103,7 +103,7 @@ class Culprit(NamedTuple):
             its inputs. If the call was not compared, this is the comparison of the first wrong
             call; None if no call was wrong.
         alone: The comparison of the call's worst output when the engine runs only the module; None
-            for the model itself, and if no engine can be built of only the module.
+            for the model itself, and if the module cannot be built as a separate engine.
     """
 
     piece: Piece

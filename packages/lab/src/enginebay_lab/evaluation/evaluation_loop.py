@@ -119,7 +119,10 @@ class EvaluationLoop:
         return shard
 
     def _run_chunk(self, chunk: Sequence[Item]) -> tuple[Outputs | None, dict[str, Outputs]]:
-        """Run items through PyTorch and each engine; return the outputs; end engines that fail."""
+        """Run items through PyTorch and each engine; end engines that fail.
+
+        Return PyTorch's outputs, if any, and the engines' outputs by the artifacts' names.
+        """
         inputs = [item.inputs for item in chunk]
         # A small model runs in one thread, and leaves the other cores to the engines.
         overlap = self._model is not None and self._model.is_single_threaded(chunk[0])

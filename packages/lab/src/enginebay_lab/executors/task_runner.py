@@ -214,7 +214,7 @@ class _TasksInFlight:
             future.cancel()
 
     def _handle_overdue(self, now: float) -> Iterator[TaskOutcome]:
-        """Send overdue tasks again; yield the failures of tasks that were sent too many times."""
+        """Send overdue tasks again; yield a failed outcome for each task that is given up."""
         # An executor that never reports a start sets no deadlines: its tasks are given up once no
         # event at all has arrived for the longest limit.
         limit = max((sent.task.limit for sent in self._sent.values()), default=0.0) + GRACE_SECONDS

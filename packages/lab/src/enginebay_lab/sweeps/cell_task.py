@@ -291,7 +291,7 @@ def _fixed_weights() -> AbstractContextManager[None]:
 
 
 def _encode_row(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
-    """Return the encoded row. If no other machine can read the artifact's folder, leave it out."""
+    """Return the encoded row, without an artifact whose folder no other machine can read."""
     if row.artifact is not None and not is_shared:
         row = rename_artifact(row, "")
         if job.attempts:

@@ -32,7 +32,7 @@ def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow
 
 
 def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
-    """Return the row of a cell that failed because a disk is full, read-only or broken."""
+    """Return the row with the verdict ``lost``, because a disk is full, read-only or broken."""
     reason = str(err) if isinstance(err, EnginebayError) else one_line(err)
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"

@@ -28,8 +28,8 @@ def is_first_cell() -> bool:
 def restored_process(folders: Iterable[Path]) -> Iterator[None]:
     """After the ``with`` block, undo changes that a model made to this process.
 
-    These are changes to ``sys.modules``, ``sys.path``, the working directory, environment variables
-    and torch.
+    These are changes to ``sys.modules``, ``sys.path``, the working directory, environment
+    variables, and torch's functions and settings.
 
     Args:
         folders: The folders of the model's code. Modules that the ``with`` block imports from these

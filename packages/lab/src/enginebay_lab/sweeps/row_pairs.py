@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowPairs(NamedTuple):
-    """Pairs of a row of a sweep and a row of an earlier sweep (baseline), and unpaired rows.
+    """The rows of a sweep, paired with those of an earlier sweep (baseline); and unpaired rows.
 
     Both rows of a pair are about the same model, backend, precision and parameters.
 
