@@ -139,7 +139,7 @@ class ModuleSearch:
         alone, the result is the model itself: the code between the modules is wrong, or modules are
         wrong only if one engine runs all of them.
 
-        Some modules cannot be run alone by any engine. Such a module is the result if it computes
+        Some modules cannot be built as separate engines. Such a module is the result if it computes
         the first wrong output, and the modules inside it that help to compute this output are right
         when they run alone.
         """

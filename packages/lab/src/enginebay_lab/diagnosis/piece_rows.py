@@ -87,7 +87,7 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     @property
     def unverified(self) -> tuple[PieceRow, ...]:
-        """The rows of pieces that differ, crash or could not be compared, the worst first."""
+        """The rows of all pieces that are not verified, the worst first."""
         return tuple(row for row in self.rows if row.verdict != "verified")
 
     @property
@@ -97,7 +97,7 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     @property
     def summary(self) -> str:
-        """The number of pieces for each verdict: ``411 of 412 pieces agree alone; 1 wrong``."""
+        """The numbers of pieces by verdict, as ``411 of 412 pieces agree alone; 1 wrong``."""
         counts = Counter(row.verdict for row in self.rows)
         text = f"{counts['verified']} of {len(self.rows)} pieces agree alone"
         others = [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts[key]]

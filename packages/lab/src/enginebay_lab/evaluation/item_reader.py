@@ -81,7 +81,7 @@ class ItemReader:
             yield chunk
 
     def skip_items(self, count: int | None) -> None:
-        """Read the next ``count`` items only for their digests; all remaining items if None."""
+        """Read the next ``count`` items, or all if None; record only their digests."""
         for item in islice(self._items, count):
             self._record_item(item)
 
@@ -97,7 +97,7 @@ def _copy_item(item: Item) -> Item:
 
 
 def copy_value(value: object) -> object:
-    """Return a deep copy of a target or of outputs."""
+    """Return a deep copy of a target or of outputs; a tensor loses its gradient history."""
     # deepcopy() refuses tensors with a gradient history.
     return value.detach().clone() if is_torch(value) else deepcopy(value)
 

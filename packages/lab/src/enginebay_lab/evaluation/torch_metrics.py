@@ -105,7 +105,7 @@ class TorchMetric:
         self.reset = metric.reset
 
     def update(self, outputs: object, target: object) -> None:
-        """Add an item to the metric."""
+        """Add the outputs and the target of an item to the metric."""
         self._metric.update(_to_tensors(outputs), _to_tensors(target))
 
     def compute(self) -> object:

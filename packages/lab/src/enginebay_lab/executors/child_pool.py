@@ -30,7 +30,9 @@ MAX_CHILD_BYTES = 2 << 30
 
 
 def serve_calls(folder: str) -> Callable[[bytes], bytes]:
-    """Set this process's folder for temporary files; return a function that runs encoded calls.
+    """Set this process's folder for temporary files, and return a function that runs calls.
+
+    The function takes and returns MessagePack; the reply also has the memory of the process.
 
     Args:
         folder: The folder for temporary files of this process and of the processes that it starts.

@@ -199,7 +199,7 @@ def _describe_load(row: SweepRow) -> str:
 
 
 def _list_causes(row: SweepRow, before: SweepRow) -> str:
-    """Return the possible causes of a regression: versions and thread settings that changed."""
+    """Return a text with the versions and settings that changed since the earlier sweep."""
     causes = [
         f"{name} {now[name]} instead of {then[name]}"
         for now, then in ((row.versions, before.versions), _engine_variables(row, before))

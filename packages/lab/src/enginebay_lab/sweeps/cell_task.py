@@ -79,11 +79,11 @@ def run_cell(data: bytes) -> bytes:
 
 
 def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
-    """Run one combination of the sweep in this process, and return the encoded result row.
+    """Run one sweep cell in this process, and return the encoded result row.
 
     Raises:
-        ModelSourceError: The model's code failed, and this process has run other combinations.
-        ModelError: The model's forward failed, and this process has run other combinations.
+        ModelSourceError: The model's code failed, and this process has run other cells.
+        ModelError: The model's forward failed, and this process has run other cells.
     """
     try:
         with (
@@ -141,11 +141,11 @@ def _start_row(job: CellJob) -> SweepRow:
 
 
 def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
-    """Run one combination of the sweep, and return its row, which also records errors.
+    """Run one sweep cell, and return its result row, which also records errors.
 
     Raises:
-        ModelSourceError: The model's code failed, and this process has run other combinations.
-        ModelError: The model's forward failed, and this process has run other combinations.
+        ModelSourceError: The model's code failed, and this process has run other cells.
+        ModelError: The model's forward failed, and this process has run other cells.
     """
     row = _start_row(job)
     try:

@@ -80,7 +80,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """The name of this combination in messages: ``net.py:build on openvino fp16``."""
+        """The name of the sweep cell in messages: ``net.py:build on openvino fp16``."""
         return format_label(self.model, self.backend, self.precision, self.params)
 
 

@@ -25,7 +25,7 @@ class CellLostError(EnginebayError):
 
 
 def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
-    """Return the row with the verdict ``lost``; ``--resume`` then runs the combination again."""
+    """Return the row with the verdict ``lost``; ``--resume`` then runs the sweep cell again."""
     return msgspec.structs.replace(
         row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
     )

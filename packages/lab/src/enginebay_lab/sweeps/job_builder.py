@@ -130,7 +130,7 @@ def _find_texts(value: object) -> Iterator[str]:
 
 
 def _deploy_command(cell: Cell) -> str:
-    """Return the shell command that deploys one combination; it can be run in any folder."""
+    """Return the shell command that deploys one sweep cell; it can be run in any folder."""
     words = ["enginebay", "deploy", cell.model, "--backend", cell.backend]
     fields = msgspec.to_builtins(cell)  # without defaults
     flags = {name: fields[name] for name in _DEPLOY_FLAGS if name in fields} | cell.params

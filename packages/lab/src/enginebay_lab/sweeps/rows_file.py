@@ -1,4 +1,4 @@
-"""The result file of a sweep; each row is written as soon as its combination has ended."""
+"""The result file of a sweep; each row is written as soon as its sweep cell has ended."""
 
 from __future__ import annotations
 

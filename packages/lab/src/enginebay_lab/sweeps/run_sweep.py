@@ -122,7 +122,7 @@ def sweep(
 
 
 def _is_stale(cells: Mapping[str, Cell], row: SweepRow) -> bool:
-    """Return true if the row's combination is in this sweep, and its files have changed."""
+    """Return true if the row's cell is in this sweep, and the cell's files have changed."""
     if row.key not in cells:
         return False
     try:
@@ -190,10 +190,10 @@ def _outcome_row(cell: Cell, outcome: TaskOutcome, folder: Path | None) -> Sweep
 
 
 class _SweepProgress:
-    """Counts the combinations that have ended, and passes the counts to the caller as text.
+    """Counts the sweep cells that have ended, and passes the counts to the caller as text.
 
     Args:
-        cells: All combinations of the sweep.
+        cells: All cells of the sweep (one model, backend and precision each).
         rows: The rows of an earlier run, by key.
         set_detail: Called with the text after each change.
     """
@@ -211,12 +211,12 @@ class _SweepProgress:
                 self.end_cell(rows[cell.key])
 
     def begin_cell(self, key: str, host: str) -> None:  # noqa: ARG002  # as run_tasks calls it
-        """Count a combination that a worker has begun; only some executors report this."""
+        """Count a sweep cell that a worker has begun; only some executors report this."""
         self._running.add(key)
         self._show_counts()
 
     def end_cell(self, row: SweepRow) -> None:
-        """Count a combination that has ended with a row."""
+        """Count the sweep cell to which a finished row belongs."""
         self._running.discard(row.key)
         self._ended += 1
         self._not_verified += row.verdict != "verified"

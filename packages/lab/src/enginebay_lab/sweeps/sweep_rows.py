@@ -124,8 +124,8 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
         """One sentence for each reason to stop a release.
 
         Reasons are a verdict that does not pass, a metric that is worse than PyTorch's by more than
-        ``max_drop``, and a regression since the baseline. If the baseline has a result of the same
-        combination, only a regression is a reason: other problems existed already.
+        ``max_drop``, and a regression since the baseline (an earlier sweep). If the baseline has a
+        result of the same cell, only a regression is a reason: other problems existed already.
         """
         failed = [
             f"{row.label} is {row.verdict}" + (f": {row.reason}" if row.reason else "")
@@ -135,7 +135,10 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
-        """The rows whose verdict does not pass, except those with a result in the baseline."""
+        """The rows whose verdict does not pass.
+
+        Rows for which the baseline (an earlier sweep) has a result are left out.
+        """
         # An engine that is built for another machine is unverified, but has an artifact: it passes.
         return tuple(
             row
@@ -149,7 +152,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     def drops(self) -> tuple[str, ...]:
         """One sentence for each metric that has no value, or a too large drop from PyTorch's.
 
-        Combinations with a result in the baseline are left out.
+        Rows for which the baseline (an earlier sweep) has a result are left out.
         """
         labelled = (
             (row, msgspec.structs.replace(metric, artifact=row.label))
