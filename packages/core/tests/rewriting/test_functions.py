@@ -524,7 +524,7 @@ def test_unknown_name_is_reported_and_raises_only_if_strict(name, line):
 def test_function_rewriter_of_a_class_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(counting("torch.nn.Linear")):
         pass
-    assert str(caught.value) == 'the function rewriter of "torch.nn.Linear" has the name of a class'
+    assert str(caught.value) == 'a function rewriter cannot replace the class "torch.nn.Linear"'
     assert caught.value.hint == "use .module for an nn.Module class, or pass the name of a method"
 
 
@@ -532,8 +532,8 @@ def test_function_rewriter_of_a_number_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(counting("math.pi")):
         pass
     assert str(caught.value) == (
-        'the function rewriter of "math.pi" has the name of an object of type float, '
-        "expected a function, a method or a property"
+        'a function rewriter cannot replace "math.pi": expected a function, a method or a property'
+        ", found an object of type float"
     )
 
 

@@ -344,16 +344,16 @@ def test_without_a_model_module_rewriters_do_nothing():
         (
             "torch.relu",
             (
-                'the module rewriter of "torch.relu" has the name of an object of type '
-                "builtin_function_or_method, expected a class"
+                'a module rewriter cannot replace "torch.relu": expected a class, found an object '
+                "of type builtin_function_or_method"
             ),
             "use .function for a function or a method",
         ),
         (
             "torch.nn.Conv2d.forward",
             (
-                'the module rewriter of "torch.nn.Conv2d.forward" has the name of an object of '
-                "type function, expected a class"
+                'a module rewriter cannot replace "torch.nn.Conv2d.forward": expected a class, '
+                "found an object of type function"
             ),
             "use .function for a function or a method",
         ),

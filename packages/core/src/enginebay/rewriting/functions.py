@@ -88,14 +88,14 @@ def _resolve_subject(
     """Return the functions by which a torch function mode intercepts the calls, or else a patch."""
     if isinstance(resolved.value, type):
         raise RewriterError(
-            f'the function rewriter of "{rewriter.name}" has the name of a class',
+            f'a function rewriter cannot replace the class "{rewriter.name}"',
             hint="use .module for an nn.Module class, or pass the name of a method",
         )
     # Properties and class methods are not callable in a class's __dict__, but are descriptors.
     if not callable(resolved.value) and not hasattr(type(resolved.value), "__get__"):
         raise RewriterError(
-            f'the function rewriter of "{rewriter.name}" has the name of an object of type '
-            f"{type(resolved.value).__name__}, expected a function, a method or a property"
+            f'a function rewriter cannot replace "{rewriter.name}": expected a function, a method '
+            f"or a property, found an object of type {type(resolved.value).__name__}"
         )
     return _find_mode_functions(resolved) or _get_subject_patch(resolved)
 

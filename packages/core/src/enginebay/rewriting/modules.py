@@ -61,8 +61,8 @@ class ModuleRewriters:
                 continue
             if not isinstance(value, type):
                 raise RewriterError(
-                    f'the module rewriter of "{rewriter.name}" has the name of an object of type '
-                    f"{type(value).__name__}, expected a class",
+                    f'a module rewriter cannot replace "{rewriter.name}": expected a class, found '
+                    f"an object of type {type(value).__name__}",
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)

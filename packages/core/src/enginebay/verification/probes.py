@@ -84,7 +84,7 @@ class ProbeSettings:
         if self.count < 0:
             raise UsageError(
                 f"invalid number of probe inputs {self.count}: expected at least 0",
-                hint="--probes 0 compares only the example",
+                hint="with --probes 0, only the outputs on the example inputs are compared",
             )
 
 
