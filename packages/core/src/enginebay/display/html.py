@@ -44,7 +44,7 @@ def html_table(
     Args:
         header: The columns' names.
         rows: The rows, each with one text for each column.
-        right: The names of the columns to align right, such as numbers.
+        right: The names of the columns to align right, such as columns of numbers.
     """
     styles = [_CELL.format(align="right" if name in right else "left") for name in header]
     head = _format_row("th", header, styles)

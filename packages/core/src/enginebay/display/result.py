@@ -21,7 +21,7 @@ class Table(NamedTuple):
     Attributes:
         header: The columns' names.
         rows: The rows, each with one text for each column.
-        right: The names of the columns to align right, such as numbers.
+        right: The names of the columns to align right, such as columns of numbers.
     """
 
     header: Sequence[str]
@@ -100,9 +100,10 @@ def table_lines(
 
 
 def labelled(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the aligned label and the value of each pair whose value is not empty.
+    """Yield the name, a label and the value of each pair whose value is not empty.
 
-    If consecutive pairs have the same name, only the first pair has a label.
+    The label is the name, padded with spaces to the width of the longest name. Of consecutive
+    pairs with the same name, all but the first have a label of spaces.
     """
     shown = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)

@@ -94,6 +94,6 @@ def _wrap_in_options(name: str, assignment: str) -> str:
 
 
 def _quote_text(text: str) -> str:
-    """Quote a text, unless it is a number, already quoted, or a placeholder in capitals."""
+    """Return a text in quotes; a number, a quoted text or a placeholder in capitals as it is."""
     is_literal = re.fullmatch(r'-?[\d.]+(?:e-?\d+)?|"[^"]*"|[A-Z_]+|…', text)
     return text if is_literal else f'"{text}"'

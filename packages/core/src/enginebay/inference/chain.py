@@ -83,7 +83,10 @@ class ChainedWrapper(Wrapper):
 
     @property
     def receipt(self) -> Receipt:
-        """The first part's receipt, with the coarsest precision and the fallbacks of all parts."""
+        """The effective settings of the first part, but the coarsest precision of all parts.
+
+        The fallbacks of all parts are listed, each with the number of its part.
+        """
         receipts = [part.receipt for part in self._parts]
         return msgspec.structs.replace(
             receipts[0],

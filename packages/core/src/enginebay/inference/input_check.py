@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class InputCheck:
-    """Checks the names, dtypes and shapes of inputs against the specs.
+    """Checks the names, dtypes and shapes of arrays against the specs of the model's inputs.
 
     Attributes:
-        exact: Name, dtype and shape of each input. For an input with a dynamic dimension, the shape
-            is None, which differs from the shape of every array.
+        exact: The name, dtype and shape of each input of the model. If the input has a dynamic
+            dimension, None stands instead of the shape, and equals the shape of no array.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:

@@ -13,13 +13,13 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         device: The device that computes, such as ``cpu`` or ``cuda:0``.
-        device_name: The device's model name; empty if unknown.
+        device_name: The product name of the device; empty if unknown.
         engine: The engine's name and version, such as ``onnxruntime 1.31.1``.
         provider: The engine's component that computes, such as ``CPUExecutionProvider``; empty if
             the engine has no such components.
         precision: The effective precision: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``.
         fallbacks: One sentence for each requested setting that the engine did not apply.
-        driver: The version of the device's driver; empty if it has none.
+        driver: The version of the device's driver; empty if the engine does not report it.
         details: Further settings, with the engine's names for them.
 
     Example:
@@ -42,7 +42,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def coarseness(precision: str) -> int:
-    """Return the rank of a precision: 0 for the finest, the highest for an unknown precision.
+    """Return how coarse a precision is: 0 for the finest; an unknown precision is the coarsest.
 
     Example:
         >>> max(["int8", "fp32", "bf16"], key=coarseness)

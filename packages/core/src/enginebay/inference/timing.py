@@ -32,8 +32,8 @@ class Timing:
     Args:
         warmup: The number of initial calls under each name that are not counted.
         synchronize: A function that waits for the device. It is called before each reading of the
-            clock, so that asynchronous work is counted. None measures the time until the call
-            returns.
+            clock, so that asynchronous work is counted. If None, the time until the call returns
+            is measured.
         log_every: The number of counted calls under a name after which the average is logged
             again; None to log nothing.
     """
@@ -148,7 +148,7 @@ def count_time(name: str) -> Callable[[F], F]:
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    """Yield the attribute, the name in statistics and the method for each timed method."""
+    """Yield attribute name, name in the statistics, and method for each method to be timed."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)

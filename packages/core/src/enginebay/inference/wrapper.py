@@ -210,7 +210,7 @@ class Wrapper(ABC):
         return results
 
     def set_task(self, find_task: Callable[[], Any]) -> None:
-        """Set the function that finds the task for :meth:`predict`, as ``enginebay.load`` does."""
+        """Set the function that returns the task of :meth:`predict`; ``enginebay.load`` does so."""
         self.__find_task = find_task
 
     def __convert_and_run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:

@@ -91,7 +91,13 @@ def call(
 
 
 def child_command(function: str, serve: str) -> list[str]:
-    """Return the command line of a child that passes ``function`` to ``serve`` of ``child.py``."""
+    """Return the command line of a child process that calls a function for its parent.
+
+    Args:
+        function: The function's name, ``module:qualname``.
+        serve: The name of the function in ``child.py`` that receives the arguments and calls
+            ``function``: ``serve_call`` or ``serve_messages``.
+    """
     # -P: the working directory must not shadow a module before sys.path is set.
     # -u: a line in a buffer would be lost in a crash.
     path = [entry for entry in sys.path if isinstance(entry, str)]

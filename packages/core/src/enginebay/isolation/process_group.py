@@ -160,9 +160,9 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed a child's output to the log; after each chunk, yield whether the output is still open.
+    """Feed a child's output to the log; after each chunk, yield False if the output has ended.
 
-    Without output, yield after POLL_SECONDS.
+    While the output is open, yield True after each chunk, and after POLL_SECONDS without a chunk.
     """
     assert stream is not None
     with selectors.DefaultSelector() as selector:

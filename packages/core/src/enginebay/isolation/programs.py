@@ -176,7 +176,7 @@ def _follow_or_end(
 
 
 def end_group(group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog) -> None:
-    """Send SIGTERM to a group, and SIGKILL after the child's end or after the grace time."""
+    """Send SIGTERM to a group; send SIGKILL when the child has ended or the grace time is over."""
     try:
         group.signal(signal.SIGTERM)
         follow_output(process, log, KILL_GRACE_SECONDS)

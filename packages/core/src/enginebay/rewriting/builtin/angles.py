@@ -1,4 +1,4 @@
-"""Rewriters of ``atan2`` and ``angle``, which exporters translate wrongly for points on an axis."""
+"""Rewriters of ``atan2`` and ``angle``, which exporters translate wrongly on coordinate axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ rewriters.lowering("aten.atan2", ir="onnx")(atan2)
 
 @rewriters.lowering("aten.angle", ir="onnx", needs=("complex",))
 def angle(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Return atan2(imag, real); for a negative real number, exporters return −π instead of π."""
+    """Return atan2(imag, real), which is π for negative real numbers; exporters return −π."""
     import torch
 
     return torch.atan2(x.imag, x.real)

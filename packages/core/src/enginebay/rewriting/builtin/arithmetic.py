@@ -24,7 +24,7 @@ def linspace(
     steps: int | torch.SymInt | Tensor,
     **kwargs: Any,
 ) -> object:
-    """Compute the first half from the start and the second half from the end, as torch does."""
+    """Compute the first half from ``start``, the second half back from ``end``, as torch does."""
     import torch
 
     dtype = kwargs.get("dtype") or torch.get_default_dtype()

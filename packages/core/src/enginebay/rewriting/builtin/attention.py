@@ -1,9 +1,9 @@
 """Rewriters of ``scaled_dot_product_attention`` for calls that the exporters do not support.
 
-The default exporter accepts only four dimensions. For a query row whose keys are all masked, its
-translation returns a mean or NaN, where torch returns zeros. The TorchScript exporter does not
-support grouped heads. For opsets before 14, which configs of MMDeploy request, the TorchScript
-exporter does not support attention at all.
+The default exporter accepts only tensors of four dimensions. For a query row whose keys are all
+masked, its translation returns a mean or NaN, where torch returns zeros. The TorchScript exporter
+does not support grouped heads. For opsets before 14, which configs of MMDeploy request, the
+TorchScript exporter does not support attention at all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_repeated_heads(
 ) -> object:
     """For the TorchScript exporter, repeat grouped heads and cast the mask to the query's dtype.
 
-    The attention itself is computed by torch's function.
+    torch's function computes the attention; rows whose keys are all masked are then set to zero.
     """
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
@@ -88,7 +88,10 @@ def with_products(
 def with_four_dimensions(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """For the default exporter, call torch's function with tensors of four dimensions."""
+    """For the default exporter, call torch's function with tensors of four dimensions.
+
+    The result has the rank of ``query``, and zeros in the rows whose keys are all masked.
+    """
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     inputs, batch = [query, key, value], query.shape[:-2]
     same_batch = all(each.dim() >= 2 and each.shape[:-2] == batch for each in inputs)
@@ -106,7 +109,7 @@ def with_four_dimensions(
 
 
 def _exporter_casts_mask(query: Tensor, mask: Tensor | None, is_causal: bool) -> bool:
-    """Return True if the exporter would write a float32 mask, which makes the result float32."""
+    """Return True if the exporter would use a float32 mask, which makes the result float32."""
     import torch
 
     by_position = is_causal if mask is None else not is_causal and mask.dtype == torch.bool

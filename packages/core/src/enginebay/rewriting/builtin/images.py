@@ -1,4 +1,4 @@
-"""Rewriters of pooling, rearrangement, ``pad`` and ``fold`` for images without a batch dimension.
+"""Rewriters of pooling, pixel shuffles, ``pad``, ``fold`` and ``unfold`` for unbatched images.
 
 ONNX's operators require N×C×…, but the TorchScript exporter does not add a missing batch dimension.
 An engine then refuses the file, or takes the channels for the batch and pools too many dimensions.

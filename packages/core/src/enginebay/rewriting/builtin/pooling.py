@@ -44,7 +44,7 @@ def adaptive_avg_pool1d(
 
 
 def _is_supported(input: Tensor, axes: int, sizes: Sequence[int | None]) -> bool:
-    """Return True if the rewriter can compute a call that the exporter may refuse."""
+    """Return True if the rewriter supports the call, and the exporter possibly does not."""
     are_numbers = all(size is None or (type(size) is int and size > 0) for size in sizes)
     return (
         len(sizes) == axes

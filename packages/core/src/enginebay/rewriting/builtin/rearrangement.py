@@ -79,7 +79,7 @@ def as_strided(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> object:
-    """Permute the input to its order in memory, and select the elements by index."""
+    """Flatten the input in the order of its memory, and select the elements by index."""
     import torch
 
     order = sorted(range(input.dim()), key=input.stride, reverse=True)

@@ -90,7 +90,11 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> object:
-    """Call torch's function, cut its result to the longest sequence, and overwrite the padding."""
+    """Call torch's function; during a trace, correct the length and the padding of its result.
+
+    Without ``total_length``, the result is as long as the longest sequence. All padding elements
+    are set to ``padding_value``.
+    """
     padded, lengths = ctx.origin_func(sequence, batch_first, padding_value, total_length)
     if not is_tracing():
         return padded, lengths

@@ -35,7 +35,7 @@ def any_or_all(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> 
 # torch._check_tensor_all calls this operator, and dynamo has no translation.
 @rewriters.lowering("aten._is_all_true", ir="onnx", check=not_torchscript)
 def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Return ``x.all()``, which is equivalent because this operator accepts only bools."""
+    """Return ``x.all()``, because ``_is_all_true`` is the same operator for bools only."""
     return x.all()
 
 
@@ -43,7 +43,7 @@ def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
 @rewriters.function("torch.cumsum", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.cumsum", ir="onnx", check=not_dynamo)
 def cumsum(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> object:
-    """Convert bools and integers to int64, as torch does."""
+    """Convert bools and integers to int64 before the sum, as torch does."""
     import torch
 
     is_integer = not (input.dtype.is_floating_point or input.dtype.is_complex)

@@ -25,7 +25,7 @@ def scatter_mean(
     *,
     include_self: bool = True,
 ) -> Tensor:
-    """Compute "mean" as sum / count for each element; the exporter would only assign the values."""
+    """Compute the reduction "mean" as sum / count; the exporter would only assign the values."""
     import torch
 
     if reduce != "mean" or not x.dtype.is_floating_point:

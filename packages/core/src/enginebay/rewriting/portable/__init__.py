@@ -2,8 +2,9 @@
 
 They use elementwise arithmetic, comparisons, ``where``, sums, maxima, matrix products, convolutions
 and data movement: reshape, permute, cat, slice, expand, pad. Values that do not depend on an input,
-such as a matrix made from ``arange``, are folded afterwards. Each lowering returns torch's result
-for every input, including the dtype, the order of ties and NaN; docstrings mention the exceptions.
+such as a matrix made from ``arange``, become constants afterwards. Each lowering returns torch's
+result for every input, including the dtype, the order of ties and NaN. Exceptions are stated in the
+docstrings.
 """
 
 from __future__ import annotations

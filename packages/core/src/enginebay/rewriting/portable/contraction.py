@@ -113,7 +113,7 @@ def affine_grid_generator(
 def einsum(
     ctx: LoweringContext, equation: str, operands: Sequence[Tensor], *, path: object = None
 ) -> Tensor:
-    """Contract one operand after the other, each by one matrix product."""
+    """Contract the operands from left to right, each with the result so far by one product."""
     # torch's own decomposition permutes more often.
     terms, output = _expand_equation(equation, operands)
     sizes: dict[str, int] = {}

@@ -1,4 +1,7 @@
-"""Lowerings of operators that read by index: to slices if the index is constant, or to sums."""
+"""Lowerings of operators that read by index, such as gather and index_select.
+
+A constant index becomes slices where possible. Otherwise, sums over one-hot masks select elements.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
 
 
 def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Return the start and length of each run of consecutive indices; (0, 0) if there is none."""
+    """Return (start, length) of each run of consecutive indices; [(0, 0)] for an empty list."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
@@ -71,7 +74,7 @@ def gather(
 
 
 def _common_row(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
-    """Return the row of a constant index along ``dim`` if all its rows are equal, else None."""
+    """Return one row along ``dim`` of a constant index if all of its rows are equal, else None."""
     rows = ctx.value_of(index).swapaxes(dim, -1).reshape(-1, index.shape[dim])
     positions: list[int] = rows[0].tolist()
     return positions if (rows == rows[:1]).all() else None
@@ -104,7 +107,10 @@ def index_tensor(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | Non
 def flatten_indices(
     ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[list[int], Tensor]:
-    """Return the indexed dimensions, and one flat index into them for each selected element."""
+    """Return the indexed dimensions of ``x``, and the indices into them as one index tensor.
+
+    The index tensor refers to the indexed dimensions after they are flattened to one.
+    """
     used: list[int] = []
     parts: list[Tensor] = []
     for each in indices:

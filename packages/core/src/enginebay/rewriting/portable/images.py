@@ -25,13 +25,13 @@ _NEAREST, _CUBIC, _REFLECTION = 1, 2, 2
 def _apply_separable(
     x: Tensor, sizes: Sequence[int], resize_axis: Callable[[int, Tensor], Tensor]
 ) -> Tensor:
-    """Return an image to which a linear operator is applied, by one matrix product per dimension.
+    """Return an image resized by a linear operator, with one matrix product per dimension.
 
     Args:
         x: The image.
         sizes: The new sizes of the last dimensions; the operator resizes only these dimensions.
-        resize_axis: Takes the position of a dimension in ``sizes``, and an image in which the other
-            dimensions of ``sizes`` have size 1; returns the image resized along the dimension.
+        resize_axis: A function that applies the operator to one dimension. It takes the index of
+            the dimension in ``sizes``, and an image; it returns the resized image.
     """
     for position, new_size in enumerate(sizes):
         dim = position - len(sizes)
@@ -128,8 +128,9 @@ def _pad_by_index(
 ) -> Tensor:
     """Pad an image by an index lookup.
 
-    ``inside`` takes positions along a dimension, and the last position inside the image. It returns
-    the position of the pixel to copy for each of them.
+    ``inside`` takes all positions along a padded dimension, which are negative before the image,
+    and the last position inside the image. It returns, for each position, the position of the
+    pixel to copy.
     """
     for position in range(len(padding) // 2):
         dim = x.ndim - 1 - position
@@ -202,7 +203,7 @@ def col2im(
 
 
 def _selecting_kernels(x: Tensor, channels: int, kernel_size: Sequence[int]) -> Tensor:
-    """Return one kernel per channel and position in the sliding window: 1 there, 0 elsewhere."""
+    """Return a kernel for each channel and window position: 1 at this position, 0 elsewhere."""
     count = math.prod(kernel_size)
     kernels = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
     return kernels.repeat(channels, 1, 1, 1)
@@ -236,7 +237,10 @@ def grid_sampler(
 
 
 def _pad_coordinates(at: Tensor, size: int, padding_mode: int, align_corners: bool) -> Tensor:
-    """Map coordinates into the image for the padding modes border and reflection."""
+    """Return pixel coordinates, moved into the image by the padding mode border or reflection.
+
+    For the padding mode zeros, the coordinates are returned unchanged.
+    """
     if padding_mode == _REFLECTION:
         low, span = (0.0, size - 1) if align_corners else (-0.5, size)
         if span == 0:
@@ -248,7 +252,16 @@ def _pad_coordinates(at: Tensor, size: int, padding_mode: int, align_corners: bo
 
 
 def _interpolation_weights(at: Tensor, size: int, mode: int) -> Tensor:
-    """Return the interpolation weights along one dimension: ``[batch, samples, size]``."""
+    """Return the weight of every pixel along one dimension for every sample.
+
+    Args:
+        at: The pixel coordinate of each sample, ``[batch, samples, 1]``.
+        size: The number of pixels along the dimension.
+        mode: The number of torch's interpolation mode, bilinear or nearest.
+
+    Returns:
+        The weights, ``[batch, samples, size]``.
+    """
     positions = torch.arange(size, device=at.device).to(at.dtype)
     if mode == _NEAREST:
         return (positions == at.round()).to(at.dtype)

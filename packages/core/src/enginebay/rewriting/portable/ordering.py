@@ -162,7 +162,7 @@ def min_dim(
 def _find_extreme(
     x: Tensor, reduce: Callable[..., Tensor], dim: int | None, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest or smallest element, and its first index; NaN has priority."""
+    """Return the largest or smallest element, or NaN if there is one, and its first index."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     shape = [1] * x.ndim if dim is None and keepdim else None

@@ -44,10 +44,11 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``x`` with new values in the part that the index can refer to.
+    """Return ``x`` with new values in the part to which the index can refer.
 
-    This part is complete along ``dim``, and has the size of the index in all other dimensions.
-    ``write`` takes the part with ``dim`` as the last dimension, and returns its replacement.
+    Along ``dim``, this part contains all elements of ``x``. Along each other dimension, it contains
+    the first elements, as many as the index has. ``write`` takes the part with ``dim`` moved to
+    the end, and returns the new values in the same layout.
     """
     # scatter allows an index that is smaller than x: the rest of x is unchanged.
     for axis, size in enumerate(index.shape):
@@ -58,7 +59,10 @@ def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor],
 
 
 def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Return ``x`` cut to the shape of the index, with ``dim`` as the last dimension."""
+    """Return the first elements of ``x``, as many as the index has along each dimension.
+
+    The result has the shape of the index with ``dim`` moved to the end.
+    """
     for axis, size in enumerate(index.shape):
         x = x.narrow(axis, 0, size)
     return x.movedim(dim, -1)
@@ -69,8 +73,9 @@ def _scatter_rows(
 ) -> Tensor:
     """Return ``x`` with the values of ``source`` written to the positions ``index`` along ``dim``.
 
-    ``combine`` returns new rows from the rows of ``x``, the positions and the values, all with
-    ``dim`` as the last dimension.
+    ``combine`` takes the part of ``x`` to which the index can refer, the index, and the values of
+    ``source``. It returns the part with the values written. In all four tensors, ``dim`` is moved
+    to the end.
     """
     if not x.ndim or not index.ndim:
         flat = _scatter_rows(x.reshape(-1), 0, index.reshape(-1), source.reshape(-1), combine)
@@ -171,10 +176,10 @@ def _neutral_element(reduce: str, x: Tensor) -> Tensor:
 
 
 def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> Tensor:
-    """Return ``x`` with rows replaced, or with new rows added to its rows.
+    """Return a copy of ``x`` in which new rows replace old rows, or are added to them.
 
     Args:
-        x: ``[size, …]``.
+        x: The old rows, ``[size, …]``.
         positions: For each new row, the index of the row of ``x`` to change, ``[count]``.
         rows: The new rows, ``[count, …]``.
         accumulate: True to add the new rows; False to replace rows. If several new rows have the
@@ -193,7 +198,10 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Return ``x`` changed as by :func:`_put_rows`, where the rows are the slices along ``dim``."""
+    """Return ``x`` with slices along ``dim`` replaced by slices of ``source``, or added to.
+
+    ``index`` contains the position in ``x`` of each slice of ``source``.
+    """
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
         return result.reshape(())
@@ -293,7 +301,7 @@ def select_scatter(ctx: LoweringContext, x: Tensor, src: Tensor, dim: int, index
 def diagonal_scatter(
     ctx: LoweringContext, x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """Flatten ``dim1`` and ``dim2``, and write to the indices of the diagonal."""
+    """Flatten ``dim1`` and ``dim2`` to one dimension; copy ``src`` to the diagonal's indices."""
     moved = x.movedim((dim1, dim2), (-2, -1))
     rows, columns = moved.shape[-2:]
     positions = torch.arange(rows * columns, device=x.device).reshape(rows, columns)

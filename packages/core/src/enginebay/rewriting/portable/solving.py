@@ -65,7 +65,7 @@ def triangular_solve(
 def linalg_cholesky_ex(
     ctx: LoweringContext, a: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Compute the factor by columns (outer-product form), from the triangle that torch reads."""
+    """Compute the factor column by column (outer-product form), from one triangle of ``a``."""
     rows = torch.arange(_checked_size(a), device=a.device)
     rest, columns = a.mT if upper else a, []
     for position in range(_checked_size(a)):

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 def _parallel_scan(
     values: list[Tensor], dim: int, combine: Callable[[list[Tensor], list[Tensor]], list[Tensor]]
 ) -> list[Tensor]:
-    """Return the inclusive scan of ``values`` along a dimension, in log2(size) steps."""
+    """Return the inclusive scan of ``values`` along a dimension, in log2(size) steps.
+
+    The tensors in ``values`` are scanned together, such as numbers and their indices. ``combine``
+    takes the tensors of earlier and of later elements, and returns the tensors of their results.
+    """
     # Step k combines every element with the element 2ᵏ positions before it: Hillis and Steele,
     # "Data parallel algorithms", Communications of the ACM 29(12), 1986.
     size = values[0].shape[dim] if values[0].ndim else 1
@@ -92,9 +96,10 @@ def _running_extreme(
     extreme: Callable[[Tensor, Tensor], Tensor],
     wins: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return the cumulative maximum or minimum, and the last index of each one so far.
+    """Return the cumulative maximum or minimum along ``dim``, and the index where it last occurred.
 
-    From the first NaN on, the result is NaN.
+    From the first NaN on, the maximum or minimum is NaN. ``extreme`` returns the larger or smaller
+    of two elements. ``wins`` returns True if a later element replaces an earlier one.
     """
     if is_open(x, dim):
         original: tuple[Tensor, Tensor] = ctx.origin_op(x, dim)
