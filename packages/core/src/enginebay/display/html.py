@@ -15,7 +15,7 @@ _LABEL = _CELL.format(align="left") + "; opacity: 0.7; font-weight: normal; whit
 
 
 def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return HTML with a title, and one row for each pair whose value is not empty.
+    """Return HTML with a title, and a row for each (name, value) pair; skip empty values.
 
     Example:
         >>> "1 &lt; 2" in html_fields("Verification", [("note", "1 < 2")])

@@ -1,4 +1,4 @@
-"""The wrapper that runs an engine, the receipt (its effective settings), and the timing of calls.
+"""The wrapper that runs an engine, the receipt (effective settings) of an engine, and timing.
 
 The names are imported lazily, so that reading a manifest's receipt does not import NumPy.
 """

@@ -69,7 +69,8 @@ def decode_value(data: bytes, kind: Any) -> Any:
     """Return the value of type ``kind`` that MessagePack data contains.
 
     Raises:
-        msgspec.ValidationError: The data is of another type; the message has the path of the value.
+        msgspec.ValidationError: The data is of another type. The message has the path of the
+            wrong value inside the data.
     """
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
 

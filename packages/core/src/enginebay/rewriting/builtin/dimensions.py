@@ -54,7 +54,7 @@ def squeeze(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> obj
 def _positive_dims(
     input: Tensor, dim: Any = None, *rest: object, **others: object
 ) -> list[int] | None:
-    """Return the dimensions as non-negative indices; None if the arguments are not supported."""
+    """Return non-negative dimensions; None if the rewriters do not support the arguments."""
     dims = list(dim) if isinstance(dim, tuple | list) else [dim]
     rank = input.dim()
     valid = all(type(each) is int and -rank <= each < rank for each in dims)

@@ -120,5 +120,8 @@ def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def sum_one_hot(x: Tensor, dim: int) -> Tensor:
-    """Return the sum over a dimension with at most one nonzero element, in the dtype of ``x``."""
+    """Return the sum over a dimension along which at most one element is nonzero.
+
+    The result has the dtype of ``x``.
+    """
     return (x.sum(dim) > 0) if x.dtype is torch.bool else x.sum(dim, dtype=x.dtype)

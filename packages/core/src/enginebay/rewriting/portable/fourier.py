@@ -1,4 +1,4 @@
-"""Lowerings of Fourier transforms of known length to products with the DFT matrix."""
+"""Lowerings of Fourier transforms of fixed length to products with the DFT matrix."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def _interpolation_weights(at: Tensor, size: int, mode: int) -> Tensor:
     Args:
         at: The pixel coordinate of each sample, ``[batch, samples, 1]``.
         size: The number of pixels along the dimension.
-        mode: The number of torch's interpolation mode, bilinear or nearest.
+        mode: torch's number for the interpolation mode: 0 for bilinear, 1 for nearest.
 
     Returns:
         The weights, ``[batch, samples, size]``.

@@ -162,7 +162,10 @@ def min_dim(
 def _find_extreme(
     x: Tensor, reduce: Callable[..., Tensor], dim: int | None, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest or smallest element, or NaN if there is one, and its first index."""
+    """Return the largest or smallest element, and its first index.
+
+    Without ``dim``, the result is for the flattened tensor. A NaN counts as the extreme element.
+    """
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     shape = [1] * x.ndim if dim is None and keepdim else None
@@ -226,7 +229,10 @@ def searchsorted(
 
 
 def _count_before(boundaries: Tensor, x: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """Return the number of boundaries < x, or ≤ x if ``right``; NaN is above all boundaries."""
+    """Return, for each element of ``x``, how many boundaries are smaller than it.
+
+    If ``right``, equal boundaries are counted too. NaN is greater than all boundaries.
+    """
     x = x.unsqueeze(-1)
     is_after = (boundaries > x) if right else (boundaries >= x)
     return is_after.logical_not().sum(-1).to(torch.int32 if out_int32 else torch.int64)

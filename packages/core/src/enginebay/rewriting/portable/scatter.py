@@ -88,14 +88,20 @@ def _scatter_rows(
 
 
 def _replace_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
-    """Return ``x`` with ``x[..., positions[..., i]] = rows[..., i]``; the last value is used."""
+    """Return ``x`` with ``x[..., positions[..., i]] = rows[..., i]``.
+
+    If several positions are equal, the last value is used.
+    """
     last = _last_write(positions, x.shape[-1])
     # −1 is not an index: without a write, any row may be read, since where() selects x.
     return torch.where(last >= 0, rows.gather(-1, last.clamp(min=0)), x)
 
 
 def _add_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
-    """Return ``x`` with ``x[..., positions[..., i]] += rows[..., i]``; all values are added."""
+    """Return ``x`` with ``x[..., positions[..., i]] += rows[..., i]``.
+
+    If several positions are equal, all of their values are added.
+    """
     if x.dtype is torch.bool:  # the sum of bools is their disjunction
         return x | _add_values(x.to(torch.int64) * 0, positions, rows.to(torch.int64)).to(
             torch.bool
@@ -198,9 +204,9 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Return ``x`` with slices along ``dim`` replaced by slices of ``source``, or added to.
+    """Return a copy of ``x`` in which slices of ``source`` replace slices, or are added to them.
 
-    ``index`` contains the position in ``x`` of each slice of ``source``.
+    The slices are taken along ``dim``. ``index`` has the position in ``x`` of each new slice.
     """
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
