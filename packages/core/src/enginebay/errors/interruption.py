@@ -1,8 +1,9 @@
-"""Interruption by a signal: the exception is also stored, in case other code catches it.
+"""Interruption by a signal: the exception is raised, and stored in case other code catches it.
 
-Foreign code may catch every exception: torch's lazy imports treated 10 of 124 signals as a failed
-import and continued. Code that starts the next step, or publishes a result, therefore raises a
-stored interruption again. Only the command line handles signals; without it nothing is stored.
+Code of other libraries may catch every exception: of 124 signals, torch's lazy imports treated 10
+as a failed import and continued. Code that starts the next step, or publishes a result, therefore
+raises a stored interruption again. Only the command line stores interruptions; programs that
+import Enginebay handle signals on their own.
 """
 
 from __future__ import annotations

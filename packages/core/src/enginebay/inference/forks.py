@@ -1,7 +1,8 @@
 """Protection of forked processes, which cannot use the wrappers of their parent process.
 
-A fork copies an engine's memory without its threads. An engine that is called or destroyed may
-then wait for these threads forever: ncnn, ONNX Runtime and OpenVINO do so.
+A fork copies an engine's memory without the engine's threads. If the forked process calls or
+destroys the engine, the engine may wait for these threads forever, as ncnn, ONNX Runtime and
+OpenVINO do.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _prepare_process() -> None:
 
 
 def _take_standard_input() -> BinaryIO:
-    """Return the file at standard input, and put the null device in its place."""
+    """Return the file at standard input, and redirect standard input to the null device."""
     return os.fdopen(_take_descriptor(), "r+b")
 
 

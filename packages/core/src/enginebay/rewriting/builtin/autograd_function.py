@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @rewriters.function("torch.autograd.Function.apply", ir="torchscript")
 def apply(ctx: Context, function: type[Function], *args: object, **kwargs: object) -> object:
-    """During a trace, call the function's ``forward`` directly: the trace records its operators."""
+    """During a trace, call ``forward`` directly, so that the operators in it are recorded."""
     import torch
     from torch.autograd.function import FunctionCtx
 

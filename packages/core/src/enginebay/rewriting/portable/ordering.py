@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _sort_by_rank(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Return ``count`` elements along a dimension in sorted order, and their indices.
 
-    They are the largest elements if ``descending``, otherwise the smallest.
+    The elements are the ``count`` largest if ``descending``, otherwise the ``count`` smallest.
     """
     # An element's rank is the number of smaller elements plus the number of equal elements before
     # it. As in torch, NaN is larger than all other numbers.
