@@ -22,9 +22,9 @@ def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: object) -> object:
     """Run an LSTM without projection, and multiply its outputs by the projection weights W_hr.
 
     A hidden state is h = W_hr·r, where r is the state before the projection. The recurrent product
-    W_hh·h is thus (W_hh·W_hr)·r, and W_hh·W_hr are the recurrent weights of the new LSTM. The
-    initial hidden state is an h for which no r is known. It is therefore concatenated to the first
-    step of the input, and W_hh is concatenated to the input weights.
+    W_hh·h is thus (W_hh·W_hr)·r, and W_hh·W_hr are the recurrent weights of the new LSTM. For the
+    initial hidden state h, no r is known. This h is therefore concatenated to the first step of the
+    input, and W_hh is concatenated to the input weights.
     """
     import torch
 
