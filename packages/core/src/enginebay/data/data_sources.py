@@ -115,7 +115,7 @@ class NpzFolder:
         self.count: int | None = len(self._files)
 
     def read(self, indices: Sequence[int] | None) -> Iterator[object]:
-        """Yield each item as a dict of the arrays in one file."""
+        """Yield each item: a dict of the arrays in the item's file."""
         for path in self._files if indices is None else (self._files[index] for index in indices):
             with _report_read_errors(path), np.load(path, allow_pickle=False) as file:
                 item = dict(file)

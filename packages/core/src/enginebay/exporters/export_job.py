@@ -26,7 +26,7 @@ class ExportJob:
     """The input of an exporter.
 
     Attributes:
-        flat: The model, in evaluation mode.
+        flat: The model in evaluation mode, in a wrapper that takes and returns only tensors.
         samples: Input name → example tensor, resized so that dimensions can be dynamic.
         example_shapes: Input name → shape of the caller's example.
         output_names: Names of the outputs, in order.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(StrEnum):
-    """The exporters; the values are the names that the conditions of rewriters contain."""
+    """The exporters of models; each value is the name by which rewriters select the exporter."""
 
     DYNAMO = "dynamo"
     TORCHSCRIPT = "torchscript"
@@ -74,7 +74,7 @@ class ExportSource:
     def run_exporter(
         self, exporter: Exporter, export: ExportFunction, target: Path
     ) -> ExportedFiles:
-        """Run one exporter on the patched model; the model is restored afterwards."""
+        """Apply ``patch`` to the model, run one exporter, and restore the model."""
         from enginebay.exporters.flat_model import FlatModel
 
         module, signature = self.model.source.module, self.model.signature

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value, int]]:
     """Find the marks (nodes of ``enginebay.mark``) at which a graph is to be cut.
 
+    Args:
+        graph: The graph with the marks.
+        cuts: The requested cuts; each contains names of marks.
+
     Returns:
-        The cuts inside the model (not at the model's inputs or outputs), and a dict: output of a
-        mark → index of the cut at this mark.
+        The cuts inside the model, without those at the model's inputs or outputs; and a dict that
+        maps the output of a mark to the index of its cut in the returned list.
 
     Raises:
         UsageError: No mark has the name of a cut, or two cuts have the same name.
@@ -107,7 +111,7 @@ def _is_end(value: Value) -> bool:
 
 
 def _drop_earlier_marks(marks: Sequence[Value]) -> list[Value]:
-    """Return the marks on which no other mark of the same cut depends."""
+    """Return the marks (outputs of mark nodes) on which no other mark in ``marks`` depends."""
     earlier = set().union(*map(_collect_ancestors, marks))
     return [mark for mark in marks if mark not in earlier]
 

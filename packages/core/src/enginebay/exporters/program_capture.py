@@ -75,17 +75,18 @@ def lower_model(
 ) -> tuple[nn.Module, list[str]]:
     """Return the module to trace (the model itself, or its lowered graph) and notes for the user.
 
-    A tracer has no table of decompositions. If the model uses an operator that has a lowering, or
-    the engine's operators are known, the model is therefore captured, and its lowered graph traced.
+    A tracer has no table of decompositions. The lowered graph of the model is therefore traced if
+    the model uses an operator that has a lowering, or if the backend lists the operators that its
+    engine supports.
 
     Args:
-        job: The export.
+        job: The model to lower, with example tensors.
         known: Function that returns True for operators that the exporter translates; None if the
             exporter translates all operators.
-        always: Return the graph even if none of its operators has a lowering.
+        always: True to return the graph even if none of its operators has a lowering.
 
     Raises:
-        ExportError: The engine's operators are known, but the model cannot be captured.
+        ExportError: The model cannot be captured, but the backend lists its engine's operators.
         EnginebayError: A lowering fails, or the engine does not support an operator.
     """
     lowerings = active_lowerings()

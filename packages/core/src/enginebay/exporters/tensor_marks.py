@@ -77,7 +77,7 @@ def _find_tensor(graph: Graph, name: str, cut: Cut) -> Value:
 
 
 def _explain_inseparable(value: Value) -> str:
-    """Return the reason why a graph cannot be cut at a value; empty if there is none."""
+    """Return the reason why a graph cannot be cut at a value; empty if the graph can be cut."""
     if value.is_initializer():  # old files list them among the inputs too
         return "it is an initializer, which is copied into every part"
     if value.producer() is None:

@@ -54,8 +54,8 @@ def export_trace(job: ExportJob) -> ExportedFiles:
 def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.jit.ScriptModule:
     """Trace the model or, if that fails, the graph that ``torch.export`` captures.
 
-    A tracer turns sizes into tensors, which some functions refuse. If the graph is traced, a note
-    with the reason replaces the content of ``notes``.
+    A tracer turns sizes into tensors, which some functions of torch do not accept. If the graph is
+    traced, a note with the reason, and the notes of the capture, replace the items of ``notes``.
     """
     import torch
 

@@ -48,8 +48,9 @@ def to_half(
     """Write a copy of an ONNX model that computes in half precision, and return the files.
 
     The inputs and outputs keep their names and dtypes. Weights are clipped to the range of the
-    precision, so that a mask stays finite. Weights that would become 0 become the smallest
-    number of the precision, so that an epsilon stays positive. :data:`FP32_OPS` and operators
+    precision, so that a mask stays finite. Weights that would be rounded to 0
+    become the smallest positive or negative number of the precision, so that an epsilon stays
+    positive. :data:`FP32_OPS` and operators
     outside ONNX's own domain stay in fp32.
 
     Args:
@@ -237,7 +238,11 @@ def _node_schema(node: onnx_ir.Node, opset: int) -> OpSchema | None:
 def _pair_with_type_variables(
     values: Iterable[onnx_ir.Value | None], formal: Sequence[OpSchema.FormalParameter]
 ) -> Iterator[tuple[str, int, onnx_ir.Value]]:
-    """Yield type variable, index and value for each of a node's inputs or outputs that exists."""
+    """Yield (type variable, index, value) for each of a node's inputs, or for each of its outputs.
+
+    ``formal`` contains the parameters, with their type variables, in the schema of the node's
+    operator. Optional inputs and outputs that the node does not have are left out.
+    """
     for index, value in enumerate(values):
         if value is not None and value.name:
             # The last formal parameter may be variadic.

@@ -50,7 +50,7 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
     example_shapes: dict[str, tuple[int, ...]] = {}
 
     def digest(self) -> str:
-        """Return the SHA-256 of the model's file, or of the joined digests of the model's files."""
+        """Return the file's SHA-256; for several files, the SHA-256 of their joined digests."""
         digests = [_hash_file(file) for file in self.files]
         if len(digests) == 1:
             return digests[0]

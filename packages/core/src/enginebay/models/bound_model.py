@@ -252,7 +252,7 @@ def _widen_integers(
 ) -> Signature:
     """Run the model again with larger generated integers, and return the new signature.
 
-    If there are no such inputs, or the model rejects these integers, return ``signature``.
+    Return ``signature`` if no integer input was generated, or if the model rejects larger integers.
     """
     # The first example has only zeros and ones, which use only two rows of an embedding.
     integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]

@@ -52,10 +52,10 @@ class Call:
     notes: tuple[str, ...] = ()
 
     def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Return the arguments: these tensors fill the slots, and every other object is copied.
+        """Return the arguments with ``tensors`` in the slots, and copies of all other objects.
 
         Objects are copied since a forward may change them: a cache grows with each call, but the
-        next call must get the original.
+        next call must get the cache as it was before.
         """
         # A fast path for most models, which matters in loops over small items.
         if not self.kwargs and all(isinstance(arg, _TensorSlot) for arg in self.args):

@@ -64,7 +64,7 @@ class HolderSnapshot:
         self.owner_type = type(self.owner)
 
     def is_valid(self) -> bool:
-        """Return False if the owner's class has changed, as a lazy module's does in a run."""
+        """Return False if the owner has another class now, as a lazy module has after a run."""
         return type(self.owner) is self.owner_type
 
     def held_values(self) -> Iterator[HeldValue]:

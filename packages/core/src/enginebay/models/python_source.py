@@ -134,7 +134,7 @@ def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
 
     Args:
         name: The file, as the user wrote it.
-        folder: The folder that contains a relative name; by default the current folder.
+        folder: The folder to which a relative name refers; by default the current folder.
     """
     path = Path(folder or "", name)
     # Without suffixes, which would make any two names similar.

@@ -176,7 +176,8 @@ class RecordedCalls:
         Args:
             names: The names of the inputs, in order.
             requested: The axes that the caller made dynamic.
-            dynamic: The caller's own value of ``dynamic``, which may also fix an axis.
+            dynamic: The caller's argument ``dynamic``. An axis that it mentions is never made
+                dynamic because of the recorded sizes; None as the dimension fixes the axis.
         """
         every = dict(zip(names, zip(*self._sizes, strict=True), strict=True))
         profiles = {}

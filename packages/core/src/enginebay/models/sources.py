@@ -46,11 +46,12 @@ class ModelSource:
     """A loaded model and its origin.
 
     Attributes:
-        description: The user's text, or the class of the object.
+        description: The text with which the user named the model, or the class of the user's
+            object.
         named: A name that loads the model from any working directory; empty for a Python object.
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The model's ``.onnx``, ``.pt`` or ``.pt2`` file as an IR; None if there is no such file.
-        example_inputs: The example inputs of the source, as ``export`` takes them; None if absent.
+        example_inputs: The model's own example inputs, as ``export`` takes them; None if absent.
         task: The type and the settings of the model's task; None if the source has no task.
         weights: The origin of the weights, if known: ``random (seed 0)``, ``pretrained``, or a file
             with its digest.

@@ -100,7 +100,9 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(texts)
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
-        """Return the basis with only those lines of code whose values the exporter made constant.
+        """Return a copy in which ``warnings`` and ``branches`` are limited to lines in ``notes``.
+
+        A line of Python is left out if the exporter did not make the value that it reads constant.
 
         Args:
             notes: The exporter's notes, which name each line whose value became a constant.
@@ -130,7 +132,8 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         reason: Why the verdict is ``unverified`` or ``crashed``; for ``mismatched``, a reason that
             the error metrics do not show.
         failed: Labels of the samples in which an output does not pass.
-        basis: The basis of the verdict; None if unknown.
+        basis: The labels of the compared samples, and the cases that the samples do not cover; None
+            if they were not recorded.
         signals: Each output's signal-to-noise ratio, for an 8-bit engine.
         matchings: Each comparator's results.
         simulation: Error metrics of the graph that the engine is built from, run by another engine,
@@ -177,7 +180,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             samples: The result of :func:`~enginebay.verification.compare_outputs` for each sample.
             reference: Name of the reference.
             precision: The precision that the engine computed in.
-            basis: The basis of the verdict.
+            basis: The labels of the samples, and the cases that the samples do not cover.
             doubt: Why equal outputs do not prove that the engine is right; otherwise empty.
             signals: The signal-to-noise ratios of an 8-bit engine.
             matchings: Each comparator's results.
@@ -288,7 +291,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Verification {self.headline()}>"
 
     def headline(self) -> str:
-        """Return the verdict with the reason or, if none, the reference and the samples."""
+        """Return the verdict with its reason; without a reason, with the reference and samples."""
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         return f"{self.verdict} against {self.reference} on {self.extent()}"
@@ -300,7 +303,11 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         yield from self.output_blocks()
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return labelled lines: limitations, comparators' results, likely causes of a mismatch."""
+        """Return pairs of a label and a text, such as ``("warning", "...")``.
+
+        The texts are limitations, comparators' results, signal-to-noise ratios, likely causes of a
+        mismatch, and the probe inputs (generated) that were left out.
+        """
         dropped = self.basis.dropped if self.basis else ()
         return [
             *(("warning", text) for text in self.warnings),
@@ -311,7 +318,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def output_blocks(self) -> Iterator[Block]:
-        """Yield a table of the outputs and, if another engine ran the graph, a second table."""
+        """Yield a table of the outputs and, if ``simulation`` is set, a table of its outputs."""
         yield from tabulate_outputs(self.outputs)
         if simulation := self.simulation:
             count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"

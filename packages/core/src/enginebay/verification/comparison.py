@@ -41,9 +41,9 @@ def compare_outputs(
         rtol: Replaces the relative tolerance of floating-point outputs.
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
-        apart: Output name → masks of the slices whose tolerance is relative to the magnitude of
-            the slice, not of the output; see :func:`find_small_slices`. By default, the small
-            slices of ``expected``.
+        apart: Output name → masks of slices (elements with the same index on an axis) whose
+            tolerance is relative to the magnitude of the slice, not of the output; see
+            :func:`find_small_slices`. By default, the small slices of ``expected``.
 
     Returns:
         One comparison per output: first the outputs in ``expected``, then outputs that are only in
@@ -131,7 +131,7 @@ def compare_arrays(
     tolerance: Tolerance,
     scale: NumpyArray,
 ) -> OutputComparison:
-    """Compare two arrays of the same shape; return ``result`` with the error metrics."""
+    """Compare two arrays of the same shape; return ``result``, copied, with the error metrics."""
     import numpy as np
 
     accumulator = ComparisonAccumulator(tolerance, exact=not is_float(expected))

@@ -66,7 +66,7 @@ class ComparisonAccumulator:
     def fill_comparison(
         self, result: OutputComparison, expected: NumpyArray, found: NumpyArray
     ) -> OutputComparison:
-        """Return ``result`` with the accumulated error metrics."""
+        """Return a copy of ``result`` that contains the accumulated error metrics."""
         import numpy as np
 
         if expected.size == 0:
@@ -155,7 +155,7 @@ def _compute_differences(
 def _compute_required_rtol(
     error: NumpyArray, reach: NumpyArray, tolerance: Tolerance
 ) -> NumpyArray:
-    """Return the smallest ``rtol`` that lets each element pass; infinity if no ``rtol`` does."""
+    """Return for each element the smallest ``rtol`` with which it passes; infinity if none does."""
     import numpy as np
 
     excess = np.maximum(error - tolerance.atol, 0.0)

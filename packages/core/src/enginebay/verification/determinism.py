@@ -30,9 +30,10 @@ _MAX_NAMED = 3
 def find_hidden_state(
     model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
 ) -> str:
-    """Return the names of tensors and attributes whose change in a run changes later outputs.
+    """Return the names of tensors and attributes that runs change and later outputs depend on.
 
-    The result is "" if there are none. Parameters that a run has changed always count.
+    The result is one text, "" if there are none. A parameter that a run has changed is named even
+    if no output depends on it. The check generates inputs within ``domain`` (bounds by input name).
     """
     if state is None:
         return ""

@@ -63,7 +63,7 @@ def judge(
         request: The engine to load and run.
         samples: A file of recorded samples: inputs with the reference's outputs.
         reference: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
-        basis: The basis of the verdict, with a label for each sample.
+        basis: A label for each sample, and the cases that the samples do not cover.
         missing: The reason why the reference computed no outputs; empty if it computed them. The
             engine must load and run in either case.
         rtol: Replaces the relative tolerance.
@@ -109,7 +109,7 @@ def _judge_run(
     comparators: Sequence[Comparator],
     timeout: float,
 ) -> tuple[Verification, Receipt | None]:
-    """Run the engine, or another engine on the same graph; return the verdict and the receipt."""
+    """Run the engine that ``request`` loads; return the verdict on its outputs, and its receipt."""
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
@@ -199,7 +199,7 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[str, SmallSlices],
 ) -> str:
-    """Describe the first output that changes only within tolerance between samples, or ""."""
+    """Describe the first output whose changes between samples are within tolerance; "" if none."""
     # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
     first, *others = samples
     if options.precision in EIGHT_BITS:  # the signal-to-noise ratio is measured instead
@@ -233,7 +233,7 @@ def _find_insensitive_output(
 
 
 def _find_common_slices(samples: Sequence[Sample], precision: str) -> dict[str, SmallSlices]:
-    """Return output name → masks of the slices whose values are small in all samples."""
+    """Return output name → the result of :func:`find_small_slices` for all samples."""
     outputs: dict[str, list[NumpyArray]] = {}
     for sample in samples:
         for name, array in sample.outputs.items():

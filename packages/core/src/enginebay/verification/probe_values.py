@@ -82,7 +82,7 @@ class ValueGenerator:
         return self._draw_normal(array, array.shape, mean, 10 * max(spread, _MIN_SPREAD))
 
     def can_invert(self, name: str, array: NumpyArray) -> bool:
-        """Return True for integers that vary, and are neither a mask nor indices of a table."""
+        """Return True for integers that vary, except a mask (0 and 1) and indices into a tensor."""
         if array.dtype.kind not in "iu" or not array.size or name in self._below:
             return False
         # Lengths, positions and time steps mostly come as a single number.
@@ -161,7 +161,7 @@ def _is_mask(array: NumpyArray) -> bool:
 def _add_holes(mask: NumpyArray) -> NumpyArray:
     """Return a copy of a constant mask, with two elements of each row inverted.
 
-    They are the last element and, in a row of more than three, an earlier element.
+    The inverted elements are the last one and, in a row of more than three, an earlier one.
     """
     rows = mask.copy().reshape(-1, mask.shape[-1] if mask.ndim else 1)
     other = np.asarray(1 - int(mask.flat[0])).astype(mask.dtype)

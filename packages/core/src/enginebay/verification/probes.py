@@ -46,7 +46,8 @@ class Probe:
         inputs: Arrays by input name.
         required: True if the model must accept the inputs, because it was deployed for these sizes.
         beyond: True if a value lies outside the example's range.
-        tied: True if all floats are equal, so that the indices from a sort are undefined.
+        tied: True if the elements of a float input are all equal, so that the order in which a
+            sort returns their indices is undefined.
         tiled: Arrays of the same sizes that repeat the example's values, for a model that rejects
             random values; None if the sizes are the example's.
     """
@@ -135,9 +136,10 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Yield probe inputs at the shapes of :func:`crossed_shapes`, then with new values.
+        """Yield probe inputs at the shapes of :func:`crossed_shapes`, then at the example's shapes.
 
-        New values replace those of a single input, whose elements are all equal in the example.
+        At the example's shapes, each probe input has new values for a single input, whose elements
+        are all equal in the example. All other inputs have the example's values.
         """
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)
@@ -180,8 +182,8 @@ class ProbeGenerator:
     def draw_non_finite(self) -> Arrays | None:
         """Return the example with NaN and infinity among the values of each float input.
 
-        Return None if every float input has a domain, if the example itself contains NaN, or if
-        the settings request no probe inputs.
+        Inputs whose values the caller limits by ``domain`` stay unchanged. Return None if no float
+        input remains, if the example itself contains NaN, or if no probe inputs are requested.
         """
         arrays = {
             name: array.copy()
@@ -201,7 +203,8 @@ class ProbeGenerator:
         """Return a probe input of random values that resemble the example.
 
         Floats have the mean and the standard deviation of the example's floats. Integers lie in the
-        range of the example's integers or, if these are equal indices, of all valid indices.
+        range of the example's integers. If those are indices that are all equal, the new integers
+        lie in the range of all valid indices.
         """
         return self._make_probe("redrawn", self._values.redraw)
 
@@ -235,7 +238,10 @@ class ProbeGenerator:
         return np.clip(array, low, high).astype(array.dtype)
 
     def _is_beyond(self, inputs: Arrays) -> bool:
-        """Return True if an input without a domain has a value outside the example's range."""
+        """Return True if an input has a value outside the example's range.
+
+        Bools, complex numbers, and inputs whose values the caller limits by ``domain`` are ignored.
+        """
         return any(
             array.size > 0
             # Bools have no range, and complex numbers no order.

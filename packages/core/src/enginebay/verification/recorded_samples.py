@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedReference:
-    """A reference's recorded samples, and the basis: which cases the samples cover.
+    """A reference's recorded samples, and the cases that the samples do not cover.
 
     Attributes:
         description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
         samples: Inputs (the example, data set items, probe inputs) with the reference's outputs.
-        basis: The basis of the verdict, with a label for each sample.
+        basis: A label for each sample, and the cases that the samples do not cover.
         missing: The reason why the reference computed no outputs; empty if it computed them.
         model: The model that computed the outputs; None if PyTorch cannot run the model.
     """
@@ -93,7 +93,7 @@ class SampleCollection:
         )
 
     def build_basis(self) -> Basis:
-        """Return the :class:`Basis` of a verdict on these samples."""
+        """Return the :class:`Basis` of a verdict on the collected samples."""
         return Basis(
             labels=tuple(self.labels),
             beyond=tuple(self.beyond),

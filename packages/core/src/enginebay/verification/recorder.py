@@ -51,7 +51,7 @@ class Recorder(SampleCollection):
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
     def record_example(self, state: ModelState | None) -> None:
-        """Record the example's outputs; run the model again to detect state and randomness."""
+        """Record the example's outputs; run the model again to find hidden state or randomness."""
         first, second = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
         if names := find_hidden_state(self.model, state, self.domain, self.comparators):
@@ -160,7 +160,11 @@ class Recorder(SampleCollection):
         return RecordedReference(description, samples, self.build_basis(), model=self.model)
 
     def build_basis(self) -> Basis:
-        """Return the basis of the verdict, with the observations of all runs."""
+        """Return the :class:`Basis` of a verdict on the recorded samples.
+
+        In addition to the attributes that the base class collects, it contains the outputs that
+        never change, the lines of Python that read tensor values, and the largest sizes.
+        """
         branches, warnings = _compare_readings(self.observed.values())
         return msgspec.structs.replace(
             super().build_basis(),
@@ -172,7 +176,10 @@ class Recorder(SampleCollection):
         )
 
     def _find_unchanging(self) -> Iterator[str]:
-        """Yield the name of each integer, bool or empty output that never changes, if others do."""
+        """Yield the name of each integer, bool or empty output that is the same in all samples.
+
+        Outputs of a comparator are left out. Nothing is yielded if no output of any kind changes.
+        """
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
             return  # then the verdict has a doubt, see engine_verdict
@@ -187,10 +194,14 @@ class Recorder(SampleCollection):
 def _compare_readings(
     groups: Iterable[Sequence[Observation]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Compare the tensor values that Python code read in runs on inputs of the same shapes.
+    """Find the lines of Python code that read different tensor values in different runs.
+
+    Args:
+        groups: The observations of all runs, grouped by the shapes of the inputs.
 
     Returns:
-        The lines that read different values in such runs, and a warning for each remaining line.
+        The lines that read different values in two runs of the same group, and a warning for each
+        line that read the same value in all runs of each group.
     """
     values_by_line: dict[str, list[set[tuple[str, ...]]]] = {}
     for group in groups:

@@ -55,8 +55,8 @@ def record_reference(
         comparators: Comparators for outputs that are compared as sets, such as detections.
 
     Raises:
-        InputError: An item does not fit the model, the domain has an unknown input, or the example
-            has values outside of the domain.
+        InputError: An item does not fit the model, or the bounds of the generated values
+            (``settings.domain``) name an unknown input or exclude a value of the example.
         ModelError: The model fails at a size for which it is deployed.
         UsageError: A comparator cannot compare the model's outputs.
     """

@@ -61,7 +61,10 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """Tolerances with which an output passes (or infinity), and its count of mismatches."""
+    """Tolerances with which an output passes, and the number of its mismatched elements.
+
+    A tolerance is infinite if the output does not pass with any tolerance.
+    """
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -109,7 +112,10 @@ def drop_undecided_probes(
 def _measure_sensitivity(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> dict[str, _RequiredTolerances]:
-    """Return output name → tolerances that PyTorch itself needs under random rounding errors."""
+    """Return output name → tolerances with which the model passes despite random rounding errors.
+
+    The model runs in PyTorch. Outputs that pass with the tolerances in ``options`` are left out.
+    """
     from enginebay.verification.perturbed_decisions import PerturbedDecisions  # both import torch
     from enginebay.verification.perturbed_rounding import PerturbedRounding
 
@@ -151,7 +157,7 @@ def _is_stable(
 ) -> bool:
     """Return True if the model in double precision returns the sample's outputs, within tolerance.
 
-    It must do so without noise, and with noise in its inputs and weights.
+    The model runs twice: without noise, and with noise in the inputs and the weights.
     """
     import torch
 

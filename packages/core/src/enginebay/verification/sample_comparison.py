@@ -49,8 +49,10 @@ def compare_sample(
         found: The artifact's outputs.
         options: The precision that selects the default tolerances, and the user's tolerances.
         comparators: Comparators for outputs that are compared as sets, such as detections.
-        small_slices: Output name → masks of the slices whose values are small in all samples.
-        all_expected: The reference's outputs of all samples.
+        small_slices: Output name → masks of the slices (elements with the same index on an axis)
+            that get a tolerance for small values; see :func:`find_small_slices`. By default, the
+            slices that are small in ``expected``.
+        all_expected: The reference's outputs of all samples, which comparators may read.
     """
     compared_names = _compared_names(comparators)
     elementwise = compare_outputs(
@@ -162,9 +164,12 @@ def align_sample(
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
 ) -> tuple[Sample, dict[str, Array]]:
-    """Return ``sample`` and ``outputs``, with each value beside the value that it matches.
+    """Replace the outputs that comparators compare by flat arrays of matched values.
 
-    Flat arrays of matched values replace the outputs that comparators compare.
+    Returns:
+        Copies of ``sample`` and of ``outputs`` (the engine's). In the flat arrays, a value of the
+        reference and the engine's value that it matches have the same index. If a comparator
+        returns several parts of an output, such as scores, each part has an array of its own.
     """
     compared_names = _compared_names(comparators)
     expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}

@@ -79,8 +79,9 @@ def measure_signals(
     """Return each output's signal-to-noise ratio, separately for data items and other samples.
 
     Args:
-        samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
-            matches. A value without a match is paired with 0, and counts as noise.
+        samples: Inputs with the expected outputs. If a comparator compares an output, the output
+            is a flat array of matched values, in the order of the values in ``found``. A value
+            without a match is paired with 0, and counts as noise.
         found: The engine's outputs for each sample.
         precision: The precision of the engine; only int8 and fp8 are measured.
         rtol: Replaces the relative tolerance, from which the required ratio follows.
@@ -104,9 +105,10 @@ def measure_signals(
 
 
 def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) -> Signal | None:
-    """Return an output's signal-to-noise ratio.
+    """Return the signal-to-noise ratio of the output ``name`` over the samples in ``group``.
 
-    The result is None if the output is constant, is not float, or has a wrong shape.
+    The result is None if the output is constant, is not float, or has a wrong shape. ``place``
+    describes the samples: ``items`` or ``the example``.
     """
     power = noise = total = 0.0
     count = agreed = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
-    """Return the verdict ``unverified`` on an engine; no other engine could run its graph."""
+    """Return the verdict ``unverified`` on an engine whose graph no other engine could run."""
     reason = _explain_not_run(built_for, f"the engine's graph did not run: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
@@ -22,10 +22,10 @@ def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -
 def build_simulated_verdict(
     graph_verdict: Verification, receipt: Receipt | None, built_for: BuiltFor, reference: str
 ) -> Verification:
-    """Return the verdict on an engine, given the verdict on its graph, which another engine ran.
+    """Return the verdict on an engine that did not run, after another engine ran its graph.
 
     Args:
-        graph_verdict: The verdict on the graph.
+        graph_verdict: The verdict on the outputs that the other engine computed.
         receipt: The receipt of the engine that ran the graph; None if that engine crashed.
         built_for: The machines that the engine is built for, and what this machine lacks.
         reference: Name of the reference; empty if there are no expected outputs.
@@ -81,7 +81,8 @@ def _describe_worst(verdict: Verification) -> str:
 def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
     """Explain why the engine did not run, and add the command that runs it on another machine.
 
-    ``doubt`` is the reason why the graph may be wrong or did not run; empty if the graph passed.
+    ``doubt`` is the reason why no other engine ran the graph from which the engine is built, or
+    why such a run proved nothing; empty if the outputs of such a run agree with the reference.
     """
     command = f"on such a machine: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))
