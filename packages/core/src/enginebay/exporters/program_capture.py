@@ -153,7 +153,7 @@ def trace_uncompiled() -> Iterator[None]:
 
     Otherwise ``torch.jit.trace`` fails at such a function. The function runs uncompiled if torch.fx
     reports that it traces, and if ``torch._dynamo.config.error_on_nested_fx_trace`` is False. Both
-    are set inside the block.
+    conditions are true inside the block.
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield

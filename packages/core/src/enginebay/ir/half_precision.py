@@ -48,10 +48,9 @@ def to_half(
     """Write a copy of an ONNX model that computes in half precision, and return the files.
 
     The inputs and outputs keep their names and dtypes. Weights are clipped to the range of the
-    precision, so that a mask stays finite. Weights that would be rounded to 0
-    become the smallest positive or negative number of the precision, so that an epsilon stays
-    positive. :data:`FP32_OPS` and operators
-    outside ONNX's own domain stay in fp32.
+    precision, so that a mask stays finite. Weights that would be rounded to 0 become the
+    smallest positive or negative number of the precision, so that an epsilon stays positive.
+    :data:`FP32_OPS` and operators outside ONNX's own domain stay in fp32.
 
     Args:
         source: An ``.onnx`` file, with or without external data.

@@ -230,7 +230,11 @@ def _check_dim(dim: DynamicDim) -> DynamicDim:
 
 
 def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
-    """Return ``shapes``, in which all dimensions of the same name have the same range."""
+    """Return ``shapes``, in which all dimensions of the same name have the same range.
+
+    A dimension without a range gets the range of another one with its name. Raise InputError if two
+    dimensions with the same name have different ranges.
+    """
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
         # A name without a range equals DynamicDim(name).

@@ -49,7 +49,7 @@ class HolderSnapshot:
         item_format: Format string of an item's path: ``{0}`` is the holder's path, ``{1}`` the key.
         owner: The ``nn.Module`` that contains the holder; None for a class or globals.
         depth: The number of objects on an item's path, not counting modules and containers.
-        partly: True if only the items in ``items`` count, and all other items are ignored.
+        partly: True to compare and restore only the items in ``items``, and to ignore all others.
     """
 
     name: str
@@ -169,7 +169,7 @@ def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
 
 
 def _select_state(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
-    """Return the values of these names in a scope, except functions, classes and modules."""
+    """Return name → value in ``scope`` for ``names``, except functions, classes and modules."""
     values = {name: scope[name] for name in names if name in scope and not name.startswith("__")}
     return {name: value for name, value in values.items() if _can_be_state(value)}
 

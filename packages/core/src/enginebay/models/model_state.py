@@ -121,7 +121,7 @@ class ModelState:
                     tensor.copy_(copy)
 
     def _record_values(self, root: HeldValue, surroundings: list[HolderSnapshot]) -> None:
-        """Record each value reachable from the arguments once, under its shortest path."""
+        """Record each value reachable from ``root`` or ``surroundings`` by its shortest path."""
         seen: set[int] = set()
         self._snapshots += surroundings
         waiting = deque([root])

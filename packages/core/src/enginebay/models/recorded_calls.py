@@ -320,7 +320,10 @@ def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Describe how a call differs from the first, or return ""; the caller adds ``in call N``."""
+    """Describe how the arguments of a call differ from those of the first; "" if they are equal.
+
+    Both mappings are path → value. The message that quotes the result adds ``in call N``.
+    """
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             values = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Allowed(Protocol):
-    """Function that computes the allowed error of values from the output's dtype and tolerance."""
+    """Protocol of a function that computes allowed errors from an output's dtype and tolerance."""
 
     def __call__(self, output: str, values: ArrayLike, scale: ArrayLike | None = None) -> Any:
         """Return the largest allowed error of each value.

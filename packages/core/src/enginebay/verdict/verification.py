@@ -102,7 +102,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
         """Return a copy in which ``warnings`` and ``branches`` are limited to lines in ``notes``.
 
-        A line of Python is left out if the exporter did not make the value that it reads constant.
+        The exporter made the values that Python code reads at these lines constant.
 
         Args:
             notes: The exporter's notes, which name each line whose value became a constant.

@@ -123,11 +123,11 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Return masks of the slices whose magnitude is far below the output's in all outputs.
+    """Return masks of the slices that are small in every output.
 
-    A slice consists of the elements with the same index on an axis. The result maps (axis, length
-    of the axis) to a mask with one element per slice. Each mask is computed from the outputs in
-    which the axis has this length.
+    A slice consists of the elements with the same index on an axis. It is small if its magnitude is
+    far below that of the whole output. The result maps (axis, length of the axis) to a mask with
+    one element per slice. Each mask is computed from the outputs in which the axis has this length.
     """
     # In a single output a slice may be small by chance, because its values are alike: rows of the
     # same query, or a class whose logit is near 0 for each image of a batch.

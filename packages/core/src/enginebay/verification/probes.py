@@ -46,7 +46,7 @@ class Probe:
         inputs: Arrays by input name.
         required: True if the model must accept the inputs, because it was deployed for these sizes.
         beyond: True if a value lies outside the example's range.
-        tied: True if the elements of a float input are all equal, so that the order in which a
+        tied: True if the elements of each float input are all equal, so that the order in which a
             sort returns their indices is undefined.
         tiled: Arrays of the same sizes that repeat the example's values, for a model that rejects
             random values; None if the sizes are the example's.

@@ -115,7 +115,7 @@ def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def _read_class(target: Any) -> int | None:
-    """Return a target as an integer if it is a class index, else None."""
+    """Return the class index that a target contains; None if it contains no class index."""
     with suppress(AttributeError, ValueError, RuntimeError):  # not an array, or of several numbers
         target = target.item()
     return target if isinstance(target, int) and target >= 0 else None

@@ -88,7 +88,10 @@ class Recorder(SampleCollection):
             self._record_tiled(probe, None)
 
     def record_non_finite(self, inputs: Arrays) -> None:
-        """Record the outputs for inputs with NaN and infinity, unless the model raises an error."""
+        """Record the outputs for inputs with NaN and infinity.
+
+        Nothing is recorded if the model raises an error, or if Python code has read tensor values.
+        """
         # A model whose Python code reads values might loop on NaN for ever.
         if any(run.readings for runs in self.observed.values() for run in runs):
             return
@@ -97,7 +100,11 @@ class Recorder(SampleCollection):
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
-        """Record the outputs for the example's values, repeated to the sizes of ``probe``."""
+        """Record the outputs for the example's values, repeated to the sizes of ``probe``.
+
+        ``error`` is the error that the model raised on random values of these sizes, if any. If the
+        model raises an error again, raise ModelError.
+        """
         assert probe.tiled is not None
         try:
             self._add_probe(probe, probe.tiled, self._run(probe.tiled))
@@ -163,7 +170,8 @@ class Recorder(SampleCollection):
         """Return the :class:`Basis` of a verdict on the recorded samples.
 
         In addition to the attributes that the base class collects, it contains the outputs that
-        never change, the lines of Python that read tensor values, and the largest sizes.
+        never change, the lines of Python that read tensor values, and the largest compared size of
+        each dimension without a limit.
         """
         branches, warnings = _compare_readings(self.observed.values())
         return msgspec.structs.replace(

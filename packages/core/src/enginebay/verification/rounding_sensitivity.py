@@ -63,7 +63,7 @@ _DECISION_FACTOR = 2.0
 class _RequiredTolerances(NamedTuple):
     """Tolerances with which an output passes, and the number of its mismatched elements.
 
-    A tolerance is infinite if the output does not pass with any tolerance.
+    A tolerance is infinite if no finite one lets the output pass.
     """
 
     rtol: float = 0.0

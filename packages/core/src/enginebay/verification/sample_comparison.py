@@ -130,7 +130,7 @@ def summarize_matchings(
     labels: Sequence[str],
     comparisons: Sequence[SampleComparison],
 ) -> tuple[Matching, ...]:
-    """Return each comparator's counts, summed over all samples, and its worst sample."""
+    """Return for each comparator the worst sample, and the match counts over all samples."""
     matchings = []
     for number, comparator in enumerate(comparators):
         results = [

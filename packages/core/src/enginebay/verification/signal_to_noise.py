@@ -154,7 +154,11 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
-    """Return ``signal`` with the required count of equal classes and, if known, the accuracy."""
+    """Return a copy of ``signal`` with ``agreed_wanted`` set.
+
+    If all true classes are known, the copy also has the accuracies of engine and model. Return
+    ``signal`` itself if a score is NaN or infinite.
+    """
     expected = np.stack([item.scores for item in items]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
@@ -178,7 +182,10 @@ def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
 
 
 def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
-    """Return how many items must keep their best class, estimated by adding random noise."""
+    """Return for how many items the engine must predict the same class as the model.
+
+    The number is estimated by adding random noise to ``outputs``, the model's scores.
+    """
     varying = outputs - outputs.mean(0)
     level = 10 ** ((_UNEVEN_NOISE_DECIBELS - decibels) / 20)
     noise = math.sqrt(float(np.square(varying).mean())) * level

@@ -59,9 +59,10 @@ class Tolerance(msgspec.Struct, frozen=True):
     """The tolerance of an output's elements.
 
     An element passes if ``|found - expected| <= atol + rtol * (|expected| + scale)``. The scale is
-    the magnitude of the output or of a slice, since a value near 0 may be a difference of larger
-    values, with their rounding errors. So the verdict does not depend on the output's unit: errors
-    of 1e-6 count in outputs of 1e-6, and outputs of 1e4 need not agree to 1e-5.
+    the magnitude of the output, or of a slice (elements with the same index on an axis), since a
+    value near 0 may be a difference of larger values, with their rounding errors. So the verdict
+    does not depend on the output's unit: errors of 1e-6 count in outputs of 1e-6, and outputs of
+    1e4 need not agree to 1e-5.
 
     Attributes:
         rtol: The relative tolerance.
