@@ -248,7 +248,7 @@ def _find_common_slices(samples: Sequence[Sample], precision: str) -> dict[str, 
 
 
 def _explain_missing_evidence(samples: Sequence[Sample]) -> str:
-    """Explain why equal outputs on these samples prove nothing; "" if they do prove a match."""
+    """Explain why agreement of engine and model on ``samples`` proves nothing; else return ""."""
     outputs = [list(sample.outputs.values()) for sample in samples]
     if all(is_all_non_finite(array) for arrays in outputs for array in arrays):
         return "the model returns nothing but NaN and infinity"
