@@ -1,6 +1,6 @@
-"""Match the model's inputs and outputs with the blobs of the ncnn network.
+"""Match the model's inputs and outputs with the blobs, ncnn's tensors, of the network.
 
-The network's graph contains the names of the blobs. The outputs of a first run show which blobs
+The blobs' names are in the network's ``.param`` file. The outputs of a first run show which blobs
 hold integers.
 """
 
@@ -111,7 +111,7 @@ def resolve_outputs(
     """Add the output blobs' types to the plan; compare the first run's outputs with ``reference``.
 
     Args:
-        plan: The plan that :func:`match_blobs` returned.
+        plan: The mapping of tensors to blobs that :func:`match_blobs` returned.
         specs: The specs of the model's outputs.
         arrays: The outputs of the first run, read as float32 even if ncnn wrote integers.
         reference: The expected outputs; None if they are not known.

@@ -40,9 +40,10 @@ class Feed:
     """One input of a file that pnnx converts.
 
     Attributes:
-        shape: The input's name and shape in the model, and the input's dtype in the file.
+        shape: The input's name and range of shapes in the model, and its dtype in the file.
         dtype: The input's dtype in the model.
-        stored: The element type of the input's blob; None if the network's layers decide.
+        stored: The element type of the input's blob (ncnn's tensor); None if the type depends on
+            the layers that read the blob.
     """
 
     shape: InputShape
@@ -75,7 +76,9 @@ def iterate_candidates(
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield a name for messages, and a function that writes the file, for each candidate file.
+    """Yield, for each file that pnnx may try, a name and a function.
+
+    The name is for messages. The function writes the file and returns its :class:`Candidate`.
 
     Args:
         request: The request with the model and the parameters.

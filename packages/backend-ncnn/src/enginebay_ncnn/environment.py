@@ -1,4 +1,4 @@
-"""Check that ncnn can be imported, that the program pnnx is installed, and the device exists."""
+"""Check that ncnn can be imported, that pnnx is installed, and that the device exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
 def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """Return the report of one stage of ``check-env``; Enginebay's core runs the smoke stage."""
+    """Return the report of the ``check-env`` stage in ``request.tier``.
+
+    The report is empty for the metadata stage, which has no checks here, and for the smoke stage,
+    in which Enginebay's core runs a tiny model.
+    """
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:

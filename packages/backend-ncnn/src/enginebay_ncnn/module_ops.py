@@ -1,4 +1,4 @@
-"""Look up the classes that the parameter ``module_ops`` lists in a TorchScript file."""
+"""Search a TorchScript file for the classes that the parameter ``module_ops`` lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANGLED = re.compile(r"\.___torch_mangle_\d+")
 
 
 def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
-    """Find the classes with the given names in a TorchScript file.
+    """Search a TorchScript file for the classes with the given names.
 
     Args:
         file: The TorchScript file.
@@ -26,7 +26,7 @@ def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
             file that is not an importable module.
 
     Returns:
-        For each class's name in TorchScript, the element of ``names`` that matches the class.
+        A dict from each class's name in TorchScript to the element of ``names`` that matches it.
 
     Raises:
         ParamsError: The file does not contain one of the classes.

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
     """Return the reason for each unsupported operator of a model, by operator name.
 
-    pnnx converts the model unchanged, and lowered for ncnn if possible. The result is about the
-    file with the fewest unsupported operators.
+    pnnx converts the unchanged model and, if possible, the model lowered for ncnn. The result is
+    for the version of the model with the fewest unsupported operators.
 
     Raises:
-        ConversionError: pnnx fails on all these files.
+        ConversionError: pnnx can convert no version of the model.
     """
     params = request.params
     shapes = resolve_input_shapes(request)

@@ -88,9 +88,9 @@ def stable(x: Tensor):
 
 
 def _write_power(exponent: torch.Value) -> str | None:
-    """Return TorchScript code for a power, or None to keep ncnn's layer.
+    """Return TorchScript code for a power with this exponent; None to keep ncnn's layer.
 
-    The layer is only correct for bases > 0.
+    ncnn's layer is correct only for bases > 0.
     """
     power = exponent.toIValue()
     if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:

@@ -126,7 +126,7 @@ def summarize_error(err: Exception) -> str:
 
 
 def _restore_numbers(model: Any) -> None:
-    """In a trace's products and quotients, replace scalar float64 tensors by Python numbers."""
+    """In a trace's products and quotients, replace scalar float64 tensors with Python numbers."""
     import torch
 
     # A trace saves the 0.5 of "indices * 0.5" as a float64 tensor. When the file runs, the product
@@ -168,7 +168,7 @@ def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
 def _first_run(
     path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """Return the first input set on which a TorchScript file runs, and the outputs for this set."""
+    """Return the first input set on which a TorchScript file runs without an error; its outputs."""
     folder = path.with_suffix(".run")
     folder.mkdir()
     tried = trials[:_MAX_TRIALS]

@@ -76,9 +76,10 @@ def _list_contents(entry: Path) -> list[Path]:
 
 @contextmanager
 def write_entry(entry: Path, options: onnxruntime.SessionOptions) -> Iterator[None]:
-    """Create a cache entry, into which a session writes its optimised model.
+    """Create a cache entry from the optimised model that a session writes.
 
-    The ``with`` block must create the session with ``options``, to which the model's path is added.
+    The ``with`` block must create the session with ``options``, in which this function sets the
+    path to write the optimised model to.
     """
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))

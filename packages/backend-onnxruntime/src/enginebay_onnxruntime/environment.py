@@ -23,7 +23,10 @@ RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Return the report of one stage of ``check-env``; Enginebay's core runs the smoke stage."""
+    """Return the report of the ``check-env`` stage in ``request.tier``.
+
+    The report is empty for the smoke stage, in which Enginebay's core runs a tiny model.
+    """
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:

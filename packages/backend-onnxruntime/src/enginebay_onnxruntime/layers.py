@@ -128,7 +128,7 @@ def _read_nodes(path: Path) -> list[_Node]:
 
 
 def _match_nodes(model: Sequence[_Node], optimized: Sequence[_Node]) -> dict[str, tuple[str, ...]]:
-    """Return, by each optimised node's name, the names of the model's nodes that it replaces."""
+    """Return, for each optimised node's name, the names of the model's nodes that it replaces."""
     producers = {tensor: node for node in model for tensor in node.outputs}
     tensors = producers.keys() | {tensor for node in model for tensor in node.inputs}
     positions = {node.name: position for position, node in enumerate(model)}

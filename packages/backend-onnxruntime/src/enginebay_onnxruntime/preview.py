@@ -74,7 +74,10 @@ def _isolate_node(
     values: Mapping[str, onnx.ValueInfoProto],
     constants: Mapping[str, onnx.TensorProto],
 ) -> onnx.ModelProto:
-    """Return a model of one node; the names are normalised, so equal nodes give equal models."""
+    """Return a model that contains only ``node``.
+
+    Names are normalised: nodes that differ only in names give equal models.
+    """
     import onnx
     from onnx import helper
 

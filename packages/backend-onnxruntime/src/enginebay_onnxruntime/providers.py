@@ -131,7 +131,7 @@ def records_assignment(params: OnnxruntimeParams) -> bool:
 
 
 def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
-    """Return the number of nodes by provider; empty if the session recorded no providers."""
+    """Return how many nodes each provider runs; empty if the session recorded no providers."""
     counts: Counter[str] = Counter()
     if not records_assignment(params) or not hasattr(session, "get_provider_graph_assignment_info"):
         return counts  # the method is new in ONNX Runtime 1.24
@@ -141,9 +141,10 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
 
 
 def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first provider that runs a node.
+    """Return the first of the session's providers that runs a node.
 
-    If ``counts`` is empty, return the first provider of the session.
+    ``counts`` is the result of :func:`count_nodes`. If it is empty, return the session's first
+    provider.
     """
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])

@@ -99,7 +99,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the session, which returns new arrays."""
+        """Run the session on arrays in host memory, and return new arrays."""
         return self._run_session(self._names, feed, None)  # type: ignore[no-any-return]  # onnxruntime has no types
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:

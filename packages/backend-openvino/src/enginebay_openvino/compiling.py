@@ -143,9 +143,9 @@ def _make_receipt(
 
 
 def _make_reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
-    """Return a function that reads the device's properties as text, by name.
+    """Return a function that returns a property's value as text, by the property's name.
 
-    The function also works if AUTO selected the device.
+    The value is that of ``device``, even if AUTO selected the device; empty if there is none.
     """
     try:
         of_device = compiled.get_property("DEVICE_PROPERTIES").get(device, {})

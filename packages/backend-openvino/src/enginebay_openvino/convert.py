@@ -59,7 +59,7 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
 
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the operator of each node whose inputs NNCF quantises, by the node's name.
+    """Return the operators, by node name, of the nodes whose inputs NNCF quantises.
 
     Raises:
         MissingDependencyError: NNCF is not installed.
@@ -176,10 +176,10 @@ def _name_ports(model: ov.Model, ir: IRModel) -> None:
 def _pair_ports(
     model: ov.Model, ir: IRModel
 ) -> list[tuple[str, Sequence[ov.Output], Sequence[TensorSpec]]]:
-    """Return the network's ports and the IR's specs, for the inputs and for the outputs.
+    """Return a tuple for the inputs, and a tuple for the outputs.
 
-    The text in each tuple is ``input`` or ``output``. A tuple is left out if the IR has no specs
-    for it.
+    A tuple contains ``input`` or ``output``, the network's inputs or outputs, and their specs in
+    the IR. It is left out if the IR has no such specs.
     """
     pairs = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
     return [pair for pair in pairs if pair[2]]

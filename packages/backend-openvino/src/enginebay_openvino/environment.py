@@ -26,7 +26,10 @@ _DRIVERS = {
 
 
 def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
-    """Run the checks of one stage of ``check-env``; core itself runs the smoke stage."""
+    """Return the report of the ``check-env`` stage in ``request.tier``.
+
+    The report is empty for the smoke stage, in which Enginebay's core runs a tiny model.
+    """
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()

@@ -1,4 +1,4 @@
-"""A converter for ONNX's ``DFT`` that transforms along the right axis.
+"""A converter for ONNX's ``DFT`` that transforms along the axis that the model requests.
 
 OpenVINO 2026.4 reads the axis from an attribute, which ``DFT`` had before opset 20. Since opset 20
 the axis is the third input. OpenVINO ignores this input and transforms along axis 1: the result is

@@ -53,7 +53,7 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
 
 
 def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
-    """Return operator and seconds of each layer, by name, except layers fused into other layers."""
+    """Return operator and seconds by layer name, without layers that are fused into others."""
     import openvino as ov
 
     executed = ov.ProfilingInfo.Status.EXECUTED
@@ -67,7 +67,7 @@ def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
 
 
 def _original_nodes(compiled: ov.CompiledModel) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of the network's nodes that each layer computes, by the layer's name."""
+    """Return, for each layer's name, the names of the network's nodes that the layer computes."""
     nodes = {}
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()

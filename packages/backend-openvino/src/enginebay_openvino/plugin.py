@@ -62,7 +62,7 @@ def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the operator of each node whose inputs NNCF quantises, by the node's name."""
+    """Return the operators, by node name, of the nodes whose inputs NNCF quantises."""
     from enginebay_openvino import convert
 
     return convert.quantizable_nodes(request)

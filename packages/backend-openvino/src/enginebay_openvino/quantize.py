@@ -40,7 +40,7 @@ def quantize(
 
     Args:
         model: The network.
-        samples: Samples of inputs by name; the samples can be read several times.
+        samples: The calibration data: input arrays by name; NNCF may read it several times.
         keep: Names of nodes to leave in floating point, from :func:`quantizable_nodes`.
         count: The number of samples to calibrate with; None for all.
 
@@ -87,11 +87,11 @@ def quantize(
 
 
 def quantizable_nodes(model: ov.Model, samples: CalibrationData) -> dict[str, str]:
-    """Return the operator of each node whose inputs NNCF quantises, by the node's name.
+    """Return the operators, by node name, of the nodes whose inputs NNCF quantises.
 
     Args:
         model: The network.
-        samples: Samples of inputs by name; only the first sample is read.
+        samples: The calibration data: input arrays by name; only the first sample is read.
 
     Raises:
         UsageError: The sample does not fit the network's inputs.

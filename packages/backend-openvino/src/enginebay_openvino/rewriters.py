@@ -131,7 +131,10 @@ def _trunc_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
 
 
 def _are_integers(x: object, *others: object) -> TypeGuard[Tensor]:
-    """Return True if ``x`` is an integer tensor, and ``others`` are integers or integer tensors."""
+    """Return True if ``x`` is an integer tensor and no scalar, and ``others`` are integers too.
+
+    Each of ``others`` is a Python integer or an integer tensor.
+    """
     import torch
 
     def is_integer(value: object) -> bool:
@@ -151,7 +154,7 @@ def _average_with_divisor(
     ceil_mode: bool,
     divisor: int,
 ) -> Tensor:
-    """Compute average pooling as 3-D pooling, for which a rewriter in core supports a divisor."""
+    """Compute average pooling as 3-D pooling, whose rewriter in core supports ``divisor``."""
     from torch.nn import functional
 
     kernel, pads = (

@@ -79,7 +79,10 @@ class OpenvinoWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the model on the memory of the caller's arrays; only the outputs are copied.
+        """Run the model, and return copies of the outputs.
+
+        OpenVINO reads the memory of the caller's arrays; only arrays that are read-only or not
+        contiguous are copied.
 
         Raises:
             InferenceError: An input contains numbers that the engine cannot represent.
@@ -134,10 +137,10 @@ class OpenvinoWrapper(eb.Wrapper):
         immediately.
 
         Args:
-            inputs: The same as for a plain call.
+            inputs: The inputs by name, as for ``wrapper(inputs)``.
 
         Returns:
-            A future whose ``result()`` returns or raises what the plain call does.
+            A future whose ``result()`` returns or raises what ``wrapper(inputs)`` does.
 
         Raises:
             UsageError: The wrapper is closed.

@@ -141,7 +141,7 @@ def load(
 
 
 def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
-    """Return an ``.onnx`` file with the same weights in the engine's precision."""
+    """Return an ``.onnx`` file whose weights are those of ``weights`` in the engine's precision."""
     from enginebay_tensorrt.precision import write_typed_graph
 
     if params.precision in ("int8", "fp8"):

@@ -54,7 +54,7 @@ def build_plan(
     Args:
         source: An ``.onnx`` file whose tensors have the types that the engine computes in.
         params: The backend's parameters.
-        device: The GPU to build on and for; None if no GPU is needed.
+        device: The GPU that TensorRT builds on; None if the build needs no GPU.
         file: The file to write the plan to; TensorRT calls a serialized engine a plan.
         inputs: The model's inputs, to be compared with the inputs of the parsed network.
         outputs: The model's outputs, to be compared with the outputs of the parsed network.

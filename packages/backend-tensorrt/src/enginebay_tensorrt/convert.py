@@ -29,7 +29,8 @@ def convert(request: ConvertRequest[Params]) -> list[Path]:
     """Write the engine, and the files that the engine needs, into the work folder.
 
     Returns:
-        The paths of the engine, of the weights if the engine is stripped, and of the plugins.
+        The paths of the engine, of the weights if the engine is stripped (built without weights),
+        and of the plugin libraries.
 
     Raises:
         ParamsError: The installed TensorRT does not support the parameters; or calibration data or
@@ -133,7 +134,10 @@ def build(
 
 
 def _save_weights(source: Path, target: Path, params: Params) -> list[Path]:
-    """Save the weights that a stripped engine needs when it is loaded; return the files."""
+    """Save the weights of a stripped engine (built without weights); return the new files.
+
+    Write nothing and return an empty list if the engine is not stripped.
+    """
     if not params.strip_plan:
         return []
     import onnx

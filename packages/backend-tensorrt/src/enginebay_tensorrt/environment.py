@@ -28,7 +28,10 @@ _DRIVERS = {"12": "525.60", "13": "580.65"}
 
 
 def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
-    """Return the report of one stage of ``check-env``; Enginebay's core runs the smoke stage."""
+    """Return the report of the ``check-env`` stage in ``request.tier``.
+
+    The report is empty for the smoke stage, in which Enginebay's core runs a tiny model.
+    """
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_wheels(params.product)

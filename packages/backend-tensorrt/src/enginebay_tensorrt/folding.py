@@ -22,10 +22,10 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
 
 
 def fold_tiles(windows: Tensor, size: tuple[Any, Any], kernel: tuple[int, int]) -> Tensor:
-    """Return the image that non-overlapping windows form.
+    """Arrange windows that do not overlap into an image, and return the image.
 
     Args:
-        windows: The input of ``fold``.
+        windows: The input of ``torch.nn.functional.fold``: each column is a window.
         size: The image's height and width.
         kernel: The height and width of a window.
     """
@@ -43,10 +43,10 @@ def fold_overlapping(
     padding: tuple[int, int],
     stride: tuple[int, int],
 ) -> Tensor:
-    """Return the image that windows form; pixels of overlapping windows are added.
+    """Arrange windows into an image, and return the image; where windows overlap, add the pixels.
 
     Args:
-        windows: The input of ``fold``.
+        windows: The input of ``torch.nn.functional.fold``: each column is a window.
         size: The image's height and width.
         kernel: The height and width of a window.
         dilation: The vertical and horizontal distance between the pixels of a window.
@@ -73,7 +73,10 @@ def fold_overlapping(
 def _crop_image(
     image: Tensor, windows: Tensor, size: tuple[Any, Any], padding: tuple[int, int]
 ) -> Tensor:
-    """Crop or pad an image to ``size``, and split the first dimension into batch and channels."""
+    """Crop or pad an image to ``size``; return it with the shape (batch, channels, height, width).
+
+    The result has no batch dimension if ``windows`` has none.
+    """
     from torch.nn import functional
 
     (height, width), (top, left) = size, padding

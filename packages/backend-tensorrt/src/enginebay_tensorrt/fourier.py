@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def multiply_by_dft(
     signal: Tensor, dims: Sequence[int], norm: str | None, *, inverse: bool, onesided: bool
 ) -> Tensor:
-    """Return the Fourier transform of a tensor along some dimensions, as complex numbers.
+    """Return the Fourier transform of a tensor along some of its dimensions, as a complex tensor.
 
     Args:
         signal: A tensor of real or complex numbers.

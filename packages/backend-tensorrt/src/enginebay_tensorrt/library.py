@@ -62,11 +62,11 @@ class Library:
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derive(self, methods: type[_T]) -> type[_T]:
-        """Return a class derived from ``methods`` and from the TensorRT interface that it names.
+        """Return a class derived from ``methods`` and from a TensorRT interface.
 
         Args:
-            methods: A class that calls ``super().__init__()``, and whose attribute ``interface`` is
-                the name of a TensorRT interface.
+            methods: A class that calls ``super().__init__()``; its attribute ``interface`` is the
+                name of the TensorRT interface, such as ``ILogger``.
         """
         if methods not in self._derived:
             interface = getattr(self.trt, methods.interface)  # type: ignore[attr-defined]  # see Args

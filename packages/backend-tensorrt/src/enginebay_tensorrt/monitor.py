@@ -16,10 +16,10 @@ class Monitor:
         progress: Called with a short text for each phase and each step.
 
     Attributes:
-        interrupted: The exception that stops the build: raised by ``progress``, by writing the
-            engine, or in the thread that waits for the build, such as a ``KeyboardInterrupt``.
-            Since TensorRT cannot forward exceptions, the build stops at its next step, and then the
-            waiting thread raises the exception.
+        interrupted: The exception that stops the build at its next step; None if nothing stops the
+            build. It was raised by ``progress``, by writing the engine, or in the thread that waits
+            for the build, such as a ``KeyboardInterrupt``. TensorRT cannot forward exceptions, so
+            the waiting thread raises it after the build has stopped.
     """
 
     interface = "IProgressMonitor"

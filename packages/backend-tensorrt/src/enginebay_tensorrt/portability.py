@@ -63,7 +63,8 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
     """Return TensorRT's names of the compute capabilities that the parameters list.
 
-    If the list is empty, TensorRT for RTX builds for Ampere and newer (for Ada and newer in fp8).
+    If the parameters list none, return an empty list: TensorRT for RTX then builds for all GPUs of
+    Ampere and newer generations or, in precision fp8, of Ada and newer generations.
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined
@@ -131,7 +132,7 @@ def _list_capabilities(params: TensorrtRtxParams) -> list[str]:
 
 
 def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
-    """Return the oldest GPUs that a default build supports: generation and compute capability."""
+    """Return generation and compute capability of the oldest GPU that a default build supports."""
     # The builder rejects fp8 for older GPUs, but only if they are listed explicitly.
     return ("Ada", (8, 9)) if params.precision == "fp8" else ("Ampere", _AMPERE)
 
@@ -154,8 +155,8 @@ def built_for(params: Params) -> BuiltFor | None:
     """Return the GPUs that an engine is built for.
 
     Returns:
-        A description of the GPUs, and why this machine does not fit, if so. None if the engine is
-        for this machine's GPU only.
+        A description of the GPUs; if this machine has no such GPU, also the reason. None if the
+        engine is for this machine's GPU only.
 
     Raises:
         ParamsError: The library cannot build for these GPUs.

@@ -32,7 +32,7 @@ class Product(msgspec.Struct, frozen=True):
     install: str
 
     def requirements(self) -> tuple[str, ...]:
-        """Return one requirement, which is met by any wheel that contains the bindings."""
+        """Return a tuple of one requirement, which any wheel that contains the bindings meets."""
         # Wheels by CUDA's version, NVIDIA's archives, and bindings without libraries.
         whole = [*self.wheels.values(), self.backend]
         bindings = [f"{wheel}-bindings" for wheel in self.wheels.values()]

@@ -77,9 +77,10 @@ class Runner:
 
     @contextmanager
     def _take_turn(self, caller: int) -> Iterator[int]:
-        """Yield the CUDA stream of a call, which waits for the previous call.
+        """Yield the CUDA stream for a call; the stream waits for the previous call.
 
-        This is the stream ``caller``, or the runner's stream if ``caller`` is 0 (CUDA's default).
+        The stream is ``caller``, or the runner's own stream if ``caller`` is 0, the handle of
+        CUDA's default stream.
         """
         # On the default stream, handle 0, TensorRT would block the host: then the call uses the
         # runner's stream, and the caller's stream waits for it.
@@ -240,7 +241,7 @@ class Runner:
     # -- recording a CUDA graph, and freeing all resources ----------------------------------------
 
     def _record_graph(self) -> cudart.cudaGraphExec_t:
-        """Run the engine once on zeros; record a second run as a CUDA graph, and return it."""
+        """Run the engine on zeros; then record this work as a CUDA graph, and return the graph."""
         cudart = cuda.runtime()
         shapes = _static_shapes(self._engine.inputs)
         with self._take_turn(self._stream) as stream:

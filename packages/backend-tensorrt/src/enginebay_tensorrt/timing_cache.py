@@ -29,8 +29,9 @@ def locate_cache_file(folder: str, device: Device, version: str) -> Path:
 def use_timing_cache(config: trt.IBuilderConfig, file: Path | None) -> Iterator[None]:
     """Load cached timings for a build, and save the build's timings after the ``with`` block.
 
-    Timings that another build saved in the meantime are merged under a lock. A cache that TensorRT
-    rejects, since it is damaged or of another version, is replaced.
+    If the block raises an exception, nothing is saved. Timings that another build saved in the
+    meantime are merged under a lock. TensorRT rejects a file that is damaged or of another version;
+    such a file is replaced.
 
     Args:
         config: The builder's configuration.

@@ -59,9 +59,10 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blobs that were reshaped to the values; empty unless all reshapes are alike.
+    """Return the blobs from which ``values`` were reshaped, or an empty list.
 
-    An elementwise operator can read these blobs instead, so that only the result is reshaped.
+    The list is empty unless all reshapes have the same input shape and the same output shape. An
+    elementwise operator can read these blobs instead, so that only the result is reshaped.
     """
     # For some reshapes between operators, pnnx takes the wrong dimension as the batch.
     sources = [
@@ -92,7 +93,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _unwrap_scalar(operand: Operand) -> Operand:
-    """Return a number or a constant of rank 0 as a finite float, and any other operand as it is."""
+    """Return a number or a constant of rank 0 as a finite float; any other operand unchanged."""
     if isinstance(operand, torch.Tensor) and operand.ndim == 0:
         operand = operand.item()
     if isinstance(operand, bool | int | float):
@@ -102,7 +103,7 @@ def _unwrap_scalar(operand: Operand) -> Operand:
 
 
 def _strip_leading_ones(value: Value) -> Value:
-    """Return a constant without its leading dimensions of size one, and a blob as it is."""
+    """Return a constant without its leading dimensions of size one; return a blob unchanged."""
     # pnnx may take such a dimension for the batch, which is wrong if the same constant is also
     # combined with values without a batch.
     if isinstance(value, Blob):
@@ -112,7 +113,10 @@ def _strip_leading_ones(value: Value) -> Value:
 
 
 def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Merge adjacent dimensions in which the same operands broadcast; return the new shapes."""
+    """Merge adjacent dimensions in which the same shapes have size 1; return the merged shapes.
+
+    Dimensions in which ``result``, the broadcast shape, has size 1 are removed.
+    """
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):

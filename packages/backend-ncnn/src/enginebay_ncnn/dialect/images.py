@@ -100,7 +100,7 @@ def _convolve_tall_image(
     dilation: Sequence[int],
     groups: int,
 ) -> Value:
-    """Return the convolution of several images, which are padded and stacked to one tall image."""
+    """Return the convolution of several images, by padding and stacking them to one tall image."""
     count, channels, height, width = operand.shape
     reach = dilation[0] * (weight.shape[2] - 1) + 1
     padded = height + 2 * padding[0]

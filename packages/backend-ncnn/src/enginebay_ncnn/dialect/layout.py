@@ -55,7 +55,7 @@ def normalize_axis(operand: Value, dim: int) -> int:
 
 
 def as_outer_dim_inner(operand: Value, dim: int) -> Value:
-    """Merge all dimensions before ``dim`` into one, and all dimensions after ``dim`` into one."""
+    """Return a value with three dimensions: all before ``dim`` merged, ``dim``, the rest merged."""
     shape = operand.shape
     return reshape(operand, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 

@@ -1,6 +1,7 @@
 """Express normalisations with ncnn's layers.
 
-pnnx treats the first dimension of an operand as the batch, so that dimension has size 1.
+pnnx treats the first dimension of an operand as the batch. So a normalisation layer reads only
+operands whose first dimension has size 1; others are reshaped, or computed by elementwise layers.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries

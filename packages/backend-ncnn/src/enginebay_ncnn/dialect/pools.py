@@ -29,8 +29,8 @@ def _fit_windows(
 ) -> tuple[list[int], list[int]]:
     """Return kernel size and padding such that each pooling window lies in the padded image.
 
-    ``rest`` is stride, padding and dilation. The returned padding is in the order of
-    ``torch.nn.functional.pad``.
+    ``image`` and ``output`` are the sizes before and after pooling; ``rest`` is stride, padding and
+    dilation. The returned padding is in the order of ``torch.nn.functional.pad``.
     """
     stride, padding, dilation = rest
     window, border = [], []

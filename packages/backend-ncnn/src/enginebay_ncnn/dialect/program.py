@@ -262,7 +262,10 @@ def _restore_dtype(value: object, example: Any) -> object:
 
 
 def _finish_output(value: object, model_input: Blob) -> Blob:
-    """Return an output of the graph as a blob of at most four dimensions."""
+    """Return an output of the graph as a blob of at most four dimensions.
+
+    A constant output becomes a blob by adding 0 · ``model_input``.
+    """
     if not isinstance(value, Value):
         raise ConversionError("the model's outputs are nested deeper than one level")
     if not element_count(value):

@@ -88,7 +88,7 @@ def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
 
 @contextmanager
 def trace_into(trace: object) -> Iterator[None]:
-    """Record torch's calls inside the ``with`` block into ``trace``; None turns recording off."""
+    """Record torch's calls in the ``with`` block into ``trace``; if None, record nothing."""
     outer = _C._get_tracing_state()
     _C._set_tracing_state(trace)
     try:
@@ -98,7 +98,7 @@ def trace_into(trace: object) -> Iterator[None]:
 
 
 def as_float(value: Value) -> Value:
-    """Return a constant as float32, and a blob, which is float32 already, as it is."""
+    """Return a constant as float32; return a blob, which is float32 already, unchanged."""
     return value if isinstance(value, Blob) else value.float()
 
 

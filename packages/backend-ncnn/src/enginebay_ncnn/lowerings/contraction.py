@@ -24,9 +24,10 @@ def lower_grouped_mm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Multiply each row by the matrix of its group.
+    """Multiply each row of ``a`` by the matrix in ``b`` of the row's group.
 
-    Every row is multiplied by every matrix, and a mask selects the product of the row's group.
+    ``offs`` contains the row at which each group ends. Every row is multiplied by every matrix, and
+    a mask selects the product with the matrix of the row's group.
     """
     if offs is None or a.ndim != 2 or b.ndim != 3 or bias is not None or out_dtype is not None:
         unchanged: Tensor = ctx.origin_op(a, b, offs, bias, out_dtype)

@@ -25,7 +25,8 @@ def _make_resize(dims: int, flags: int, *, is_vec: bool) -> Callable[..., Tensor
 
     Args:
         dims: The number of dimensions that are resized.
-        flags: The number of arguments between the size and the scale factors.
+        flags: The number of the operator's arguments between ``size`` and the scale factors, such
+            as ``align_corners``.
         is_vec: Whether the overload is ``vec``, which takes all scale factors in one list.
     """
 
@@ -78,7 +79,10 @@ def lower_pad(
     mode: str = "constant",
     value: float | None = None,
 ) -> Tensor:
-    """Pad circularly by concatenating slices, since torch's decomposition assigns to slices."""
+    """Pad by concatenating slices in mode ``circular``.
+
+    torch's decomposition of this mode assigns to slices, which ncnn does not support.
+    """
     if mode != "circular":
         unchanged: Tensor = ctx.origin_op(x, pad, mode, value)
         return unchanged
