@@ -1,4 +1,4 @@
-"""Match the model's inputs and outputs with the blobs, ncnn's tensors, of the network.
+"""Match the model's inputs and outputs with the network's blobs (ncnn's tensors).
 
 The blobs' names are in the network's ``.param`` file. The outputs of a first run show which blobs
 hold integers.

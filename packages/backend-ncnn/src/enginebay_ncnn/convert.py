@@ -101,7 +101,11 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the most exact converted network; delete its files after the ``with`` block."""
+    """Yield the first network whose outputs are exact enough, or else the most exact network.
+
+    In half precision, yield the first network that can be converted. The files of all networks are
+    deleted after the ``with`` block.
+    """
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(

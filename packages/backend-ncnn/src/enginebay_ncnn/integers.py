@@ -31,7 +31,7 @@ _ONNX_OPERATORS = frozenset(
 
 
 def refuse_large_integers(integers: Iterable[int]) -> None:
-    """Raise an error if float32 cannot represent an integer constant of a model exactly.
+    """Raise an error if one of ``integers``, constants of a model, is not exact in float32.
 
     Raises:
         ConversionError: An integer is not exact in float32.
@@ -51,7 +51,7 @@ def find_torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterato
     Args:
         graph: A TorchScript graph.
         examples: Example inputs. If all example inputs are floats, the Python integers of the
-            graph are not checked, since torch itself computes with these in float32.
+            graph are not yielded, since torch itself converts them to float32.
     """
     import torch
 

@@ -26,7 +26,7 @@ def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
             file that is not an importable module.
 
     Returns:
-        A dict from each class's name in TorchScript to the element of ``names`` that matches it.
+        A dict from a class's name in TorchScript to the element of ``names`` for this class.
 
     Raises:
         ParamsError: The file does not contain one of the classes.

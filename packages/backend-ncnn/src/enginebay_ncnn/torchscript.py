@@ -168,7 +168,7 @@ def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
 def _first_run(
     path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """Return the first input set on which a TorchScript file runs without an error; its outputs."""
+    """Run a TorchScript file until an input set causes no error; return the set and the outputs."""
     folder = path.with_suffix(".run")
     folder.mkdir()
     tried = trials[:_MAX_TRIALS]

@@ -40,8 +40,8 @@ def _make_random_inputs(
 ) -> list[dict[str, NumpyArray]]:
     """Return one set of random inputs, or three sets if an input has integers or booleans.
 
-    Integers are in the range of those in ``samples``. Some models reject the integers of the first
-    set.
+    Integers are in the range of those in ``samples``; if ``samples`` has only 0 and 1 or none, they
+    are 0 and 1. Some models reject the integers of the first set.
     """
     mixed = {
         shape.name: _make_random_array(shape, [sample[shape.name] for sample in samples])

@@ -73,7 +73,7 @@ class NcnnWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the network once, or once for each item of the batch."""
+        """Run the network once, or once for each item of the batch; return the model's outputs."""
         return self._infer(feed)
 
     def _run_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:

@@ -104,8 +104,8 @@ def preload_cuda() -> None:
 def find_missing_library(provider: str) -> str:
     """Return the name of a missing shared library that CUDA's provider requires.
 
-    Return an empty string if no library is missing, for all other providers, and if ONNX Runtime
-    was built without CUDA.
+    Return an empty string if no library is missing, if ``provider`` is not CUDA's, or if ONNX
+    Runtime was built without CUDA.
     """
     import onnxruntime
 
@@ -125,7 +125,7 @@ def find_missing_library(provider: str) -> str:
 
 
 def records_assignment(params: OnnxruntimeParams) -> bool:
-    """Return True if a session with these parameters records the provider of each node."""
+    """Return True if a session with these parameters records which provider runs each node."""
     # If the CPU is the first provider, it runs all nodes that it supports anyway.
     return resolve_providers(params)[0] != CPU
 

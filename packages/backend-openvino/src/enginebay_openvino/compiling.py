@@ -100,7 +100,7 @@ def _make_properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict
 
 
 def _supported_precision(core: ov.Core, device: str, precision: str) -> str:
-    """Return the precision, but fp32 instead of fp16 if the device does not support fp16."""
+    """Return ``precision``, or fp32 instead of fp16 if the device does not support fp16."""
     # For fp16, OpenVINO itself would use bfloat16 if supported: it has three mantissa bits less.
     if precision == "fp16" and "FP16" not in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
         return "fp32"

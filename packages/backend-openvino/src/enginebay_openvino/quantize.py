@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_int8() -> None:
-    """Check the dependencies of int8 before any work is done.
+    """Raise an error if the package that precision int8 requires is not installed.
 
     Raises:
         MissingDependencyError: NNCF is not installed.

@@ -163,7 +163,7 @@ class OpenvinoWrapper(eb.Wrapper):
 
 
 def _check_range(name: str, array: NumpyArray) -> None:
-    """Raise an error for numbers that OpenVINO's CPU plugin would change."""
+    """Raise an error if an array contains numbers that OpenVINO's CPU plugin would change."""
     if array.dtype.kind == "f":
         changed = array[np.abs(array) > np.finfo(np.float32).max]
     else:  # the upper half of uint64 survives as negative numbers

@@ -93,7 +93,7 @@ class Context:
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
         """Return the index of an optimisation profile that includes the shapes.
 
-        The current profile is preferred.
+        If several profiles include the shapes, prefer the current profile.
 
         Raises:
             InputError: No optimisation profile includes the shapes.

@@ -84,7 +84,7 @@ def format_version(number: int) -> str:
 
 
 def device(params: Params) -> Device:
-    """Return the properties of the GPU of the parameter ``device``.
+    """Return the properties of the GPU that the parameter ``device`` selects.
 
     Raises:
         BackendUnavailableError: The GPU or the driver was not found.

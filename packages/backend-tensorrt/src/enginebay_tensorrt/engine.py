@@ -1,4 +1,4 @@
-"""Load a serialized engine on the GPU of the parameter ``device``."""
+"""Load a serialized engine on the GPU that the parameter ``device`` selects."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
 
 
 def _find_wheels(product: Product, part: str) -> dict[str, str]:
-    """Return the versions of the installed wheels by CUDA's major version.
+    """Return a dict from CUDA's major version to the version of the installed wheel for it.
 
     ``part`` is the end of the wheels' names: ``-bindings`` or ``-libs``.
     """

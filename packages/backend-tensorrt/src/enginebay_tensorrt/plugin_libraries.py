@@ -43,7 +43,7 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
 
 
 def _loader_errors(path: Path) -> list[str]:
-    """Load a shared library; return the system loader's error in a list, empty if it loads."""
+    """Load a shared library; return a list of the system loader's error, empty if there is none."""
     # TensorRT logs this error only while a builder exists.
     try:
         ctypes.CDLL(str(path.resolve()))

@@ -124,7 +124,8 @@ def _emit_permute(operand: Value, order: list[int]) -> Value:
 def _permute_blocks(operand: Value, order: list[int]) -> Value:
     """Permute more than four dimensions in steps that permute at most four merged dimensions.
 
-    If one step is not enough, each step exchanges two adjacent groups of dimensions.
+    ``order`` lists the dimensions larger than one. Dimensions of the result are merged: the caller
+    reshapes it. If one step is not enough, each step exchanges two adjacent groups of dimensions.
     """
     groups: list[list[int]] = []
     for axis in order:  # axes that stay neighbours move as one
@@ -178,7 +179,7 @@ def write_slice(
 
 
 def _take_every(operand: Value, dim: int, first: int, count: int, step: int) -> Value:
-    """Return ``count`` elements along ``dim``: ``first``, and then every ``step``-th element."""
+    """Return ``count`` elements along ``dim``: every ``step``-th, from index ``first`` on."""
     # ncnn has no strides: only slices can be cut.
     shape = (*operand.shape[:dim], count, *operand.shape[dim + 1 :])
     whole = count if first + count * step <= operand.shape[dim] else count - 1
@@ -263,7 +264,7 @@ def write_repeat(operand: Value, repeats: Sequence[int]) -> Value:
 
 
 def _repeat_rows(operand: Value, count: int) -> Value:
-    """Repeat a value of shape ``(n, 1, m)`` along its second dimension."""
+    """Repeat a value of shape ``(n, 1, m)`` along its second dimension ``count`` times."""
     if isinstance(operand, Blob) and operand.tensor.dtype is not torch.float32:
         return _emit_cat([operand] * count, 1)  # integers that look up a table
     # A product has fewer layers than a concatenation.

@@ -79,10 +79,7 @@ def lower_pad(
     mode: str = "constant",
     value: float | None = None,
 ) -> Tensor:
-    """Pad by concatenating slices in mode ``circular``.
-
-    torch's decomposition of this mode assigns to slices, which ncnn does not support.
-    """
+    """Pad by concatenating slices in mode ``circular``; torch's decomposition assigns to slices."""
     if mode != "circular":
         unchanged: Tensor = ctx.origin_op(x, pad, mode, value)
         return unchanged
