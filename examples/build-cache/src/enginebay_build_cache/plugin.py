@@ -33,8 +33,9 @@ class Lookup:
     """The result of looking up one build in the cache.
 
     Attributes:
-        files: The files of an earlier build, copied into the request's work_dir; None for a miss.
-        missed: The reasons for a miss, one line each.
+        files: The files of an earlier build, copied into the request's work_dir; None if the cache
+            does not have the build.
+        missed: The reasons why the cache does not have the build, one line each.
     """
 
     def __init__(self, request: ConvertRequest, store: Store) -> None:
@@ -83,7 +84,11 @@ class Lookup:
 
 
 def _explain_miss(key: Key, store: Store) -> list[str]:
-    """Return one line with the most similar build, and one for each field in which keys differ."""
+    """Explain why no stored build has the key ``key``; return the lines of the explanation.
+
+    The first line names the stored build with the most similar key, and the other lines the
+    fields in which this key differs.
+    """
     compared = [
         (list_differences(key, entry.about.key), entry.digest)
         for entry in store.entries()

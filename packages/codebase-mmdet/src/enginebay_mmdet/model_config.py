@@ -22,7 +22,7 @@ def read_config(mmdet: ModuleType, name: str) -> Config:
     """Read a config of mmdet by name, or the config in a ``.py`` file.
 
     Args:
-        mmdet: The library.
+        mmdet: The imported package ``mmdet``.
         name: The name of a config file in mmdet's package, or a path.
 
     Raises:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
 def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Return a mask: 1 for a selected box, 0 for a suppressed box or a box with score 0.
+    """Return a mask ``B×N``: 1 for a selected box, 0 for a suppressed box or one with score 0.
 
     Args:
         boxes: ``B×N×4 float32``: left, top, right, bottom.

@@ -170,7 +170,7 @@ def suppress_boxes(
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
 def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
-    """Return False: with True, mmdet would import a module that no longer exists."""
+    """Return False: if this were True, mmdet would import a module that no longer exists."""
     return False
 
 
@@ -243,8 +243,8 @@ def suppress_by_class(
     """Suppress overlapping boxes of each class; scores below the threshold become 0.
 
     Returns:
-        The boxes with the score as fifth column, and the label of each box. With ``return_inds``,
-        the result of mmdet's function.
+        The boxes with the score as fifth column, and the label of each box. If ``return_inds``
+        is True, mmdet's own function is called instead, and its result is returned.
     """
     if return_inds:
         return ctx.origin_func(

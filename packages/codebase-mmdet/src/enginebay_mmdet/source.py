@@ -179,9 +179,14 @@ def _check_post_processing(section: Iterable[str]) -> None:
 
 
 def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
-    """Set the options that ``test_cfg`` lacks; return the number of detections for each image.
+    """Copy options from ``section`` to the model's ``test_cfg``, except options set there already.
 
-    ``section`` is ``post_processing`` of ``codebase_config``.
+    Args:
+        model: The model's config.
+        section: The section ``post_processing`` of ``codebase_config``.
+
+    Returns:
+        The number of detections for each image.
     """
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:

@@ -75,7 +75,7 @@ def _type_name(kind: object) -> str:
 
 
 def _read_class_names(config: Config) -> list[str]:
-    """Return the test data set's class names; [] if the model's number of classes differs."""
+    """Return the test data set's class names; an empty list if their number is not the model's."""
     data = config.get("test_dataloader", {}).get("dataset", {})
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
     head = heads[-1] if isinstance(heads, list) else heads

@@ -24,7 +24,7 @@ def read_config(mmpretrain: ModuleType, name: str) -> tuple[Config, str | None]:
     """Read a config of mmpretrain by name, or the config in a ``.py`` file.
 
     Args:
-        mmpretrain: The library.
+        mmpretrain: The imported package ``mmpretrain``.
         name: One of ``mmpretrain.list_models()``, or a path.
 
     Returns:

@@ -49,7 +49,7 @@ def classification_task(
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
 ) -> list[dict[str, object]] | None:
-    """Convert a config's ``test_pipeline`` to a task's steps; None if this is not possible.
+    """Convert a ``test_pipeline`` to a task's preprocessing steps; None if this is impossible.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -76,9 +76,10 @@ def pipeline_steps(
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, object] | None:
-    """Convert a config's transform to a task's step, whose size is scaled by ``share``.
+    """Convert a transform of ``test_pipeline`` to a preprocessing step of a task.
 
-    The result is None for a transform that a task does not support.
+    The step's height and width are multiplied by the factors ``share``. The result is None for a
+    transform that no step can express.
     """
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}

@@ -66,8 +66,8 @@ def _image_input(
 ) -> Record | None:
     """Return the preprocessing of the model's image processor, adapted to an image size.
 
-    The result is plain data; None if the model has no image processor, or if a task with the
-    preprocessing does not compute the same pixels as the processor.
+    The result is a dict of the fields of an ``ImageInput``; None if the model has no image
+    processor, or if these fields do not reproduce the pixels that the processor computes.
     """
     kind = _processor_class(config)
     if kind is None:

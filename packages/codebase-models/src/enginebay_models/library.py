@@ -38,7 +38,7 @@ def import_library(name: str) -> ModuleType:
 
 @contextmanager
 def wrap_download_errors(model: str) -> Iterator[None]:
-    """Shorten the error of a failed download to one line; silence the log of ``huggingface_hub``.
+    """In a ``with`` block, shorten download errors to one line, and silence ``huggingface_hub``.
 
     Raises:
         EnginebayError: The download failed.

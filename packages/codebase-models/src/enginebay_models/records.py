@@ -1,4 +1,4 @@
-"""Creates image tasks as plain data, which enginebay-vision converts to tasks."""
+"""Creates dicts of the fields of image tasks, which enginebay-vision converts to tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 def resize(height: int, width: int, **options: object) -> Record:
-    """Return, as plain data, a step that resizes an image.
+    """Return a dict of the fields of a preprocessing step that resizes an image.
 
     Example:
         >>> resize(8, 6, fit="cover")
@@ -19,10 +19,10 @@ def resize(height: int, width: int, **options: object) -> Record:
 
 
 def crop(height: int, width: int, **options: object) -> Record:
-    """Return, as plain data, a step that crops or pads an image."""
+    """Return a dict of the fields of a preprocessing step that crops or pads an image."""
     return {"type": "crop", "height": height, "width": width, **options}
 
 
 def classify(image: Record, classes: tuple[str, ...]) -> Record:
-    """Return, as plain data, the task of an image classifier."""
+    """Return a dict of the fields of an image classifier's task."""
     return {"type": "image-classification", "image": image, "classes": list(classes)}

@@ -140,9 +140,9 @@ class Candidates(Detector):
 
 
 def _join_levels(parts: Any) -> Tensor:
-    """Return one tensor with a row for each box of an image.
+    """Join the values of an image's boxes to one tensor with a row for each box.
 
-    RetinaNet and FCOS have a separate tensor for each feature level.
+    ``parts`` is one tensor or, for RetinaNet and FCOS, a list with a tensor for each feature level.
     """
     if isinstance(parts[0], list):
         (parts,) = parts

@@ -22,14 +22,16 @@ _LINE_START = b'{"kind":'
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """The fields with which every line begins, before the fields of the record."""
+    """The fields with which every line of a :class:`Journal` begins."""
 
     kind: str
     schema: int
 
 
 class Journal:
-    """A JSON Lines file with one record on each line, to which several processes may append.
+    """A JSON Lines file to which several processes may append.
+
+    Each line is a JSON object with the fields of one record, such as a row of a sweep.
 
     Args:
         path: The file; None to write no file.

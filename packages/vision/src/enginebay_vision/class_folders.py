@@ -27,8 +27,9 @@ class ClassFolders:
         classes: The names of the task's classes; empty if the task has none.
 
     Attributes:
-        targets: ``class names`` if a class index is a position in ``classes``, ``sorted folders``
-            if it is a position in the sorted folder names; empty without class folders.
+        targets: How classes are numbered: ``class names`` if an index is a position in
+            ``classes``, ``sorted folders`` if it is a position in the sorted folder names; empty
+            without class folders.
 
     Raises:
         InputError: The folder contains no images, or images next to the class folders, or a folder

@@ -41,7 +41,10 @@ class ImageClassification(OneOutputTask, frozen=True, kw_only=True, tag="image-c
         check_classes(self.classes, output, dims[1:] or dims, extra=0)
 
     def preparation(self) -> object:
-        """Return a key of the preparation: equal keys mean that inputs and targets are the same."""
+        """Return a value that is equal for tasks that prepare the same inputs and targets.
+
+        A target is the annotation of an image.
+        """
         # Only the class names, which number the folders: the activation changes no input.
         return msgspec.structs.replace(self.image, input="", dtype=""), self.classes
 

@@ -87,7 +87,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
-        """Return a copy of the task; names and dtypes that are empty are taken from the model.
+        """Return a copy of the task; empty names and dtypes are replaced by the model's.
 
         Raises:
             UsageError: The task does not fit the model.

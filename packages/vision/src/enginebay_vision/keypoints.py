@@ -30,7 +30,7 @@ class TruePoints(NamedTuple):
 
     Attributes:
         points: ``K×3``: x and y in pixels of the image, and visibility (0 for unknown positions).
-        area: The area of the body's outline in pixels; the area of its box without an outline.
+        area: The area inside the body's outline in pixels or, if no outline is known, of its box.
     """
 
     points: NumpyArray

@@ -52,7 +52,10 @@ def locate_pixels(
 def interpolate_map(
     values: NumpyArray, positions: PixelPositions
 ) -> Iterator[tuple[slice, NumpyArray]]:
-    """Interpolate a map ``C×h×w`` at an image's pixels; yield (slice of pixel rows, values)."""
+    """Interpolate a map ``C×h×w`` at an image's pixels, some rows of pixels at a time.
+
+    Yields (slice of pixel rows, interpolated values ``C×rows×W``).
+    """
     step = max(1, _MAX_VALUES_AT_ONCE // max(1, len(values) * len(positions.columns)))
     for start in range(0, len(positions.rows), step):
         band = slice(start, start + step)

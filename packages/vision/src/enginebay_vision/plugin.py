@@ -32,7 +32,7 @@ _TASKS = {
 
 @eb.hookimpl
 def tasks() -> Mapping[str, Callable[[Mapping[str, object]], Task]]:
-    """Return, for each kind of image task, the function that converts plain data to a task."""
+    """Return, for each kind of task, the function that builds a task from its fields."""
     return {kind: partial(_convert_task, *names) for kind, names in _TASKS.items()}
 
 

@@ -68,7 +68,7 @@ class Resize(
             )
 
     def place(self, image: Placement) -> Placement:
-        """Return the original image's position after this step, from its position before it."""
+        """Return the original image's position after this step; ``image`` is that before it."""
         width, height = self._target_size(image.width, image.height)
         x, y = width / image.width, height / image.height
         return Placement(
@@ -98,10 +98,10 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         height: The height of the result in pixels.
         width: The width of the result in pixels.
         at: The part of the image to use: ``middle``, or ``corner`` for the upper left corner.
-        rounding: How many of an odd number of pixels, such as 5 = 2 + 3, are cropped or padded at
-            the left and at the top. ``nearest``: crop the even part, pad the smaller part, like
-            torchvision. ``down``: crop the smaller part, pad the larger part, like transformers
-            without torchvision.
+        rounding: How many pixels are cropped or padded at the left and at the top if the number for
+            both sides is odd, such as 5, which leaves 2 or 3. ``nearest`` crops the even number and
+            pads the smaller number, like torchvision. ``down`` crops the smaller number and pads
+            the larger number, like transformers without torchvision.
         fill: The colour of the padding: red, green and blue from 0 to 255.
 
     Example:
@@ -121,7 +121,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
             raise UsageError(f"Crop: 'fill' is {self.fill}; expected three numbers from 0 to 255")
 
     def place(self, image: Placement) -> Placement:
-        """Return the original image's position after this step, from its position before it."""
+        """Return the original image's position after this step; ``image`` is that before it."""
         left = self._crop_offset(image.width, self.width)
         top = self._crop_offset(image.height, self.height)
         return image._replace(

@@ -53,7 +53,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {self.image.input: make_input_array(self.image, image)}
 
     def preparation(self) -> object:
-        """Return a key of the preparation: equal keys mean that inputs and targets are the same."""
+        """Return a value that is equal for tasks that prepare the same inputs and targets.
+
+        A target is the annotation of an image.
+        """
         # Without the input's name and dtype, which may differ between two models.
         image = msgspec.structs.replace(self.image, input="", dtype="")
         return msgspec.structs.replace(self, image=image)
@@ -142,7 +145,7 @@ class OneOutputTask(Task, frozen=True, kw_only=True):
     output: str = ""
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
-        """Return a copy of the task; names and dtypes that are empty are taken from the model.
+        """Return a copy of the task; empty names and dtypes are replaced by the model's.
 
         Raises:
             UsageError: The task does not fit the model.

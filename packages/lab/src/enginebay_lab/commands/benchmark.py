@@ -147,7 +147,10 @@ def run(args: Namespace) -> int:
 
 
 def _find_model(artifacts: list[Path]) -> str:
-    """Of the models that the artifacts record, return the name of the first that still exists."""
+    """Return the name of the model that an artifact was built from, if the model still exists.
+
+    The first artifact with such a model determines the result.
+    """
     from enginebay import open_artifact
 
     for artifact in artifacts:

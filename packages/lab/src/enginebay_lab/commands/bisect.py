@@ -57,7 +57,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Bisect, and print the result.
+    """Search for the first wrong layer, or check each module, and print the result.
 
     Returns:
         1 if a difference was found, else 0.

@@ -192,7 +192,7 @@ def _list_combinations(
 
 
 def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
-    """Raise an error if a backend is not installed, or if a parameter belongs to no backend."""
+    """Raise an error if a backend is not installed, or no backend declares one of ``params``."""
     if not isinstance(params, Mapping):
         raise UsageError(f"'params' is a {type(params).__name__}, expected a mapping")
     if "precision" in params:

@@ -109,7 +109,7 @@ class Comparison(
 
     @property
     def fastest(self) -> tuple[ComparisonRow, ...]:
-        """The verified rows that are not measurably slower than the fastest row, which is first."""
+        """The fastest verified row, then the verified rows that are not measurably slower."""
         speeds = [row.speed for row in self.verified if row.speed]
         rows = {row.artifact: row for row in self.verified}
         return tuple(rows[speed.artifact] for speed in select_fastest(speeds))
@@ -118,7 +118,7 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a table of all rows, the reasons if rows are not verified, and the fastest rows."""
+        """Yield what the command prints: a table of the rows, then reasons and the fastest rows."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)

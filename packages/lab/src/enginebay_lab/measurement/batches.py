@@ -1,4 +1,4 @@
-"""Inputs of a requested batch size, made by repeating or cutting off rows of existing inputs."""
+"""Changes the batch size of inputs by repeating or dropping the items of the batch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 def stack_batch(
     inputs: Mapping[str, NumpyArray], specs: Sequence[TensorSpec], batch: int
 ) -> dict[str, NumpyArray]:
-    """Return inputs of a requested batch size: rows of existing inputs are repeated or cut off.
+    """Return inputs of a requested batch size: items of ``inputs`` are repeated or dropped.
 
     The batch axis of an input is its first dimension if this is dynamic. Otherwise, it is the
     dimension with the same name as the dynamic first dimension of another input. Inputs without
     such a dimension stay unchanged.
 
     Args:
-        inputs: The inputs by name.
+        inputs: The arrays by input name.
         specs: The specs of the model's inputs.
-        batch: The batch size.
+        batch: The requested number of items along the batch axis.
 
     Raises:
         UsageError: No input has a dynamic first dimension, and the batch size of the inputs is not
-            ``batch``; or an input has no rows.
+            ``batch``; or an input has no items.
     """
     names = {spec.dims[0] for spec in specs if spec.dims and isinstance(spec.dims[0], str)}
     axes = {spec.name: _find_batch_axis(spec, names) for spec in specs}
@@ -46,7 +46,10 @@ def stack_batch(
 
 
 def count_items(inputs: Mapping[str, NumpyArray]) -> int:
-    """Return the length of the first input's first axis, or 1 if this input has no second axis."""
+    """Return the number of items in a batch: the length of the first input's first axis.
+
+    An input with fewer than two axes counts as one item.
+    """
     first = next(iter(inputs.values()), None)
     return 1 if first is None or first.ndim < 2 else len(first)
 

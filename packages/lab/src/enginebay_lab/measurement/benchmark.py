@@ -62,7 +62,7 @@ class Benchmark(
         return f"<Benchmark of {', '.join(dict.fromkeys(row.name for row in self.rows))}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the details of a single row, or a table of several rows; then the timed layers."""
+        """Yield what the command prints: the only row or a table, and the timed layers."""
         if len(self.rows) == 1:
             yield from _row_blocks(self.rows[0], self.notes)
         else:

@@ -152,7 +152,7 @@ def _check_model(against: str | None, model: object) -> None:
 def _prefix_progress(
     set_detail: Callable[[str], None], batch: int | None, threads: int
 ) -> Callable[[str], None]:
-    """Return a progress callback that adds the batch size and number of threads to each text."""
+    """Return a callback that prefixes a text with batch size and threads for ``set_detail``."""
     prefix = "" if batch is None else f"batch {batch}, "
     prefix += "" if threads == 1 else f"{threads} threads, "
     return lambda text: set_detail(prefix + text)
@@ -165,7 +165,7 @@ def _describe_artifacts(
     device: str | None,
     strict: bool,
 ) -> list[SubjectSpec]:
-    """Return a benchmark subject for each artifact.
+    """Return a :class:`SubjectSpec` (the calls to measure) for each artifact.
 
     If ``inputs`` is None, each artifact that accepts the first artifact's inputs gets these inputs.
     """

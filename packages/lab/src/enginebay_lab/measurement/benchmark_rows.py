@@ -13,10 +13,10 @@ LINE_KIND = "benchmark line"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A group of timed calls of one benchmark subject, during which the other subjects slept.
+    """A group of timed calls of one artifact or PyTorch model, while the others slept.
 
     Attributes:
-        round: The index of the round; in each round, every subject has one window.
+        round: The index of the round; in each round, every artifact or model has one window.
         calls: The number of timed calls.
         median: The median duration of a call in seconds.
         engine: The median duration of only the engine in seconds, from separate calls.
@@ -31,7 +31,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the windows (groups of timed calls) of a benchmark subject agree.
+    """How well the windows (groups of timed calls) of an artifact or a PyTorch model agree.
 
     Attributes:
         agreed: True if there are at least six windows, and ``apart`` is at most ``wanted``.
@@ -50,7 +50,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> str:
-        """The value of ``apart`` as text: ``1.4 %``."""
+        """The relative length of the confidence interval, ``apart``, as text: ``1.4 %``."""
         return _format_percent(self.apart)
 
     def describe(self) -> str:
@@ -75,7 +75,7 @@ def _format_percent(share: float) -> str:
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """The speed of a benchmark subject relative to the baseline's speed.
+    """The speed of an artifact or a PyTorch model relative to the baseline's speed.
 
     Attributes:
         value: The ratio of the speeds: 2 if a call takes half as long as with the baseline.

@@ -60,7 +60,7 @@ class SubjectSpec(NamedTuple):
 def describe_artifact(
     name: str, request: LoadRequest, inputs: Mapping[str, NumpyArray], note: str = ""
 ) -> SubjectSpec:
-    """Return a benchmark subject for an artifact's engine."""
+    """Return what a child process needs to load and measure an artifact's engine."""
     return SubjectSpec(
         name=name,
         backend=request.backend,
@@ -74,7 +74,7 @@ def describe_artifact(
 
 
 def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
-    """Return a benchmark subject for a PyTorch model, with the same inputs as an artifact."""
+    """Return what a child process needs to measure a model with the inputs of ``counterpart``."""
     return SubjectSpec(
         name=PYTORCH,
         backend=PYTORCH,
@@ -122,7 +122,7 @@ class BenchmarkSubject:
         """Load the engine and call it once; an error is stored in :attr:`error`, not raised.
 
         Args:
-            samples: A path for the file of inputs, which the child process reads.
+            samples: The path of a new file for the inputs, from which the child process reads them.
 
         Raises:
             ModelSourceError: The PyTorch model does not exist, so nothing can be compared with it.
@@ -175,7 +175,10 @@ class BenchmarkSubject:
         return bool(self.windows) and measure_agreement(self._medians, self.spent).agreed
 
     def can_continue(self, seconds: float) -> bool:
-        """Return True if there was no error, and time is left or too few windows were measured."""
+        """Return True if another window can be measured: no error occurred, and more are needed.
+
+        More are needed until the windows last ``seconds`` in total and there are at least six.
+        """
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 
     def close(self) -> None:
@@ -210,7 +213,7 @@ class BenchmarkSubject:
         """Return a row with the timed layers of the engine, or with a note why there are none.
 
         Args:
-            row: This subject's row.
+            row: The row that :meth:`build_row` returned.
             seconds: The approximate total duration of the runs under the engine's profiler.
         """
         (request, *_) = self.spec.arguments

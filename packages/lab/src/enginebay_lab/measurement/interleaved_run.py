@@ -38,7 +38,7 @@ MAX_TIME_SHARE = 1 / 30
 
 
 class InterleavedRun:
-    """Measures all benchmark subjects at one batch size and one number of threads.
+    """Measures artifacts and PyTorch models at one batch size and one number of threads.
 
     Args:
         specs: The artifacts and models to measure; the first is the baseline.
@@ -62,7 +62,7 @@ class InterleavedRun:
 
     @property
     def errors(self) -> list[EnginebayError]:
-        """The errors of the subjects that failed, in the order of the subjects."""
+        """The errors of the artifacts and models that failed, in the order of ``specs``."""
         return [subject.error for subject in self._subjects if subject.error is not None]
 
     def measure_rows(
@@ -136,10 +136,10 @@ class InterleavedRun:
 
 
 def order_round(subjects: Sequence[_T], number: int) -> list[_T]:
-    """Return the benchmark subjects in the order in which they run in round ``number``.
+    """Return artifacts and models in the order in which they run in round ``number``.
 
-    The order changes, so that no subject has an advantage. Each round begins with the next subject;
-    after all subjects have been first, the order is reversed.
+    The order changes, so that none has an advantage. Each round begins with the next artifact or
+    model; after all have been first, the order is reversed.
 
     Example:
         >>> [order_round("abc", number) for number in (0, 1, 3)]

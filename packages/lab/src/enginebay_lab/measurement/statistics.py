@@ -88,7 +88,7 @@ def compute_quantiles(ordered: Sequence[float]) -> tuple[float, ...]:
 
 
 def describe_instability(medians: Sequence[float], mean: float, median: float) -> Iterator[str]:
-    """Yield a note for each sign that another run of the benchmark would give different values.
+    """Yield a warning for each sign that another run of the benchmark would measure other values.
 
     Args:
         medians: The median latencies of all windows, in order.

@@ -1,4 +1,4 @@
-"""The child process of a benchmark subject: it loads an engine and times calls of the engine."""
+"""The child process of a benchmark: it loads an engine or a PyTorch model and times its calls."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class WindowCalls(msgspec.Struct, array_like=True):
 
     Attributes:
         calls: The duration of each call in seconds.
-        engine: The time in seconds that only the engine took, without checks and copies; measured
-            in separate calls.
+        engine: The duration of only the engine, without checks and copies, in each of some separate
+            calls, in seconds.
         elapsed: Seconds from the start of the first call in ``calls`` to the end of the last.
         peak: The peak memory of this process so far, in bytes.
     """
@@ -79,7 +79,7 @@ def _read_inputs(samples: Path) -> dict[str, NumpyArray]:
 def _make_handler(
     load: Callable[[], Wrapper], samples: Path, threads: int
 ) -> Callable[[bytes], bytes]:
-    """Load an engine, and return a function that times calls for a number of seconds.
+    """Load an engine or a model, and return a function that times calls for some seconds.
 
     The function takes the seconds and returns :class:`WindowCalls`, both as MessagePack. For 0
     seconds, it returns :class:`LoadFigures`.
@@ -117,7 +117,7 @@ class CallerThreads:
         self._last_call = 0.0
 
     def measure_window(self, seconds: float) -> WindowCalls:
-        """Time whole calls for half of the seconds, then only the engine in separate calls."""
+        """Time whole calls for half of ``seconds``, then only the engine in other calls."""
         # The first call after a sleep has cold caches and must wake the engine's threads, so it is
         # not counted, unless calls are longer than a window: then this hardly matters.
         if self._last_call < seconds:

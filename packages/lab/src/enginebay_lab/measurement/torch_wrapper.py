@@ -22,7 +22,7 @@ class TorchWrapper(Wrapper):
 
     Args:
         model: The model, bound to the names of the inputs.
-        inputs: The inputs of each call by name; the model's example replaces missing inputs.
+        inputs: The inputs of each call by name. The model's example inputs replace missing inputs.
     """
 
     concurrent = True  # PyTorch runs calls of several threads at the same time
@@ -55,7 +55,7 @@ class TorchWrapper(Wrapper):
         )
 
     def release(self) -> None:
-        """Restore the model's training mode."""
+        """Restore the mode (training or evaluation) that the model had before."""
         self._stack.close()
 
 
@@ -69,7 +69,7 @@ def _share_memory(tensor: Tensor) -> NumpyArray:
 
 
 def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
-    """Load a PyTorch model, bound to an artifact's inputs by their names.
+    """Load a PyTorch model that is called with an artifact's ``inputs``, matched by their names.
 
     Raises:
         ModelSourceError: The model does not exist, or is an ONNX file, which PyTorch cannot run.

@@ -121,7 +121,7 @@ def _positive_or_none(value: float | None) -> float | None:
 
 
 def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
-    """Return a plot of the errors that single layers cause; None if no ratio was measured.
+    """Return a plot of the errors that single layers cause; None if nothing was measured.
 
     The plot has a bar for each of the worst layers: the output's signal-to-noise ratio when only
     this layer computes in 8 bits.
@@ -143,7 +143,7 @@ def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
 
 
 def plot_layer_errors(bisection: Bisection) -> Figure | None:
-    """Return a plot of the errors of modules near the first wrong module; None if all are 0."""
+    """Return a plot of the errors of the modules around the wrong one; None if all are 0."""
     places = _select_places(bisection)
     through = [_positive_or_none(place.accumulated) for place in places]
     alone = [_positive_or_none(place.alone) for place in places]
@@ -161,7 +161,11 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
 
 
 def _select_places(bisection: Bisection) -> Sequence[Place]:
-    """Return the modules near the error's cause or, if unknown, near the first wrong module."""
+    """Return the results of the modules around the wrong one.
+
+    This is the module that the bisection names as the cause or, if it names none, the first module
+    with a wrong output.
+    """
     wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
     causes = [n for n in wrong if bisection.places[n].module == bisection.module]
     first = max(0, (causes or wrong or [0])[0] - _MAX_BARS // 2)

@@ -56,7 +56,7 @@ class _DeployDocument(msgspec.Struct, frozen=True):
 
 
 class _BenchmarkLine(msgspec.Struct, frozen=True):
-    """A line of ``benchmark --output``; a line with neither field is a group of timed calls."""
+    """A line of ``benchmark --output``: a row, the machine or, without both, timed calls."""
 
     row: BenchmarkRow | None = None
     machine: Machine | None = None

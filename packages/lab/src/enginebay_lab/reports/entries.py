@@ -71,7 +71,7 @@ def merge_entries(report: Findings) -> list[ReportEntry]:
 
 
 def list_benchmarks(report: Findings) -> list[Benchmark]:
-    """Return a report's benchmarks; speeds that only comparisons contain become benchmarks too."""
+    """Return a report's benchmarks, and a benchmark for the speeds that only a comparison has."""
     benchmarks = list(report.benchmarks)
     measured = {row.artifact for benchmark in benchmarks for row in benchmark.rows}
     for comparison in report.comparisons:

@@ -33,7 +33,7 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="report"):
-    """The fields of a report, which :class:`enginebay_lab.Report` describes."""
+    """Base class of :class:`enginebay_lab.Report`, which describes the fields."""
 
     schema: int = SCHEMA
     enginebay: str = __version__

@@ -173,7 +173,7 @@ class _RecordCollector:
         self._last_artifact = reported.path
 
     def _add_verification(self, verification: Verification) -> None:
-        """Store a verification in the artifact that was added last, instead of the recorded one."""
+        """Replace the verification that the manifest of the last added artifact contains."""
         if not self._last_artifact:
             raise UsageError(
                 "a verdict without its artifact cannot be reported",
@@ -208,7 +208,7 @@ class _RecordCollector:
         self.records["comparisons"].append(moved)
 
     def _add_artifact_folders(self, names: Iterable[str]) -> None:
-        """Add the artifacts in these folders; skip folders that no longer exist."""
+        """Add the artifacts in the folders ``names``; skip folders that no longer exist."""
         for name in filter(None, dict.fromkeys(names)):  # PyTorch's rows have empty names
             path = str(Path(name).resolve())
             if path not in self.artifacts and (Path(path) / MANIFEST_FILE).is_file():

@@ -44,7 +44,7 @@ def draw_bars(
     *,
     logarithmic: bool = True,
 ) -> str:
-    """Return an SVG with a bar for each label and series; the bar's value is printed as text."""
+    """Return an SVG with a bar for each label and series; ``text`` formats a bar's value."""
     pygal = import_pygal()  # horizontal bars, which leave space for long labels
 
     chart = pygal.HorizontalBar(
@@ -122,7 +122,7 @@ def _padded_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _format_axis_seconds(seconds: float) -> str:
-    """Format a duration without zeros after the decimal point."""
+    """Format a duration; omit the decimals if all of them are zeros."""
     return re.sub(r"\.0+ ", " ", human_seconds(seconds))
 
 
@@ -213,7 +213,7 @@ def _render_svg(chart: Graph) -> str:
 
 
 def _set_title(node: Element) -> None:
-    """Replace the descriptions of a bar or a dot by one title element."""
+    """Replace pygal's ``desc`` elements of a bar or a dot by one ``title`` element (a tooltip)."""
     from xml.etree import ElementTree as ET
 
     # A browser shows a title as a tooltip; the descriptions are for pygal's script.

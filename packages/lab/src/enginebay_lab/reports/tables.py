@@ -59,7 +59,7 @@ class PageTable(NamedTuple):
 
 
 def number_cell(value: float | None, text: Callable[[Any], str]) -> TableCell:
-    """Return a table cell that shows a number, by which the table is sorted; empty for None."""
+    """Return a table cell that shows a number and is sorted by it; an empty cell for None."""
     return TableCell("" if value is None else text(value), value, "number")
 
 

@@ -94,10 +94,10 @@ class Detections:
 
 
 def _box_intervals(expected: Boxes, found: Boxes, tolerance: _Tolerance) -> Iterator[NumpyArray]:
-    """Yield intervals on the x axis: starts and ends of expected, then of found boxes.
+    """Yield four arrays of x coordinates: left and right edges of expected, then of found boxes.
 
-    The intervals are widened by the tolerance, and shifted so that intervals of boxes with
-    different images or labels never touch.
+    The interval from the left to the right edge is widened by the tolerance at both ends. Boxes of
+    different images or labels are shifted so far apart that their intervals never touch.
     """
     boxes = np.concatenate([expected.boxes, found.boxes])
     if not len(boxes):
@@ -214,9 +214,9 @@ class _Matching:
 
         Args:
             boxes: The expected boxes, or the found boxes.
-            paired: The rows of boxes that have a partner.
-            possible: The rows of boxes for which a partner within the tolerance exists, although
-                it may be the partner of another box.
+            paired: The row numbers of boxes that have been paired.
+            possible: The row numbers of boxes for which a box within the tolerance exists, even if
+                that box is paired with another one.
         """
         none = np.zeros(0, np.int64)
         if boxes.scores is None or self.expected.scores is None or not self.within.any():
@@ -326,9 +326,9 @@ class _Matching:
 
 
 def _add_column_indices(indices: NumpyArray, columns: Sequence[int]) -> NumpyArray:
-    """Return an index for each element of a table: the row's indices, then the column.
+    """Combine each row of ``indices`` with each column; return the row with the column appended.
 
-    ``indices`` contains the indices of each row; each row has an element in each of ``columns``.
+    ``[[0, 5]]`` and the columns 1 and 2 result in ``[[0, 5, 1], [0, 5, 2]]``.
     """
     repeated = np.repeat(indices, len(columns), axis=0)
     return np.column_stack([repeated, np.tile(list(columns), len(indices))]).astype(np.int64)

@@ -33,7 +33,7 @@ class ImageMetric:
         raise NotImplementedError
 
     def update(self, outputs: Mapping[str, NumpyArray] | NumpyArray, target: object) -> None:
-        """Add an image: the outputs (a dict by name, or the only output) and the target.
+        """Add an image: the outputs (a dict by name, or the only output) and the annotation.
 
         Raises:
             InputError: The target is not an annotation of an image, or is for a different task.
@@ -49,7 +49,7 @@ class ImageMetric:
         self.add_image(target.postprocess_outputs(outputs), target)
 
     def add_image(self, results: Any, target: Target) -> None:
-        """Add the results that the task computed from an image's outputs, and the target."""
+        """Add an image: the results that the task computed from the outputs, and the annotation."""
         raise NotImplementedError
 
 

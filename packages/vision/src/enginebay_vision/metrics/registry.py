@@ -156,7 +156,7 @@ _METRICS: dict[str, Callable[[], ImageMetric]] = {
 
 
 def build_metric(name: str) -> ImageMetric:
-    """Return a new metric ``vision:NAME``.
+    """Return a new metric; ``name`` is the part after ``vision:``.
 
     Raises:
         UsageError: The name is unknown.

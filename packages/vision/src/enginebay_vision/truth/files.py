@@ -35,7 +35,7 @@ def find_image_pairs(
     Args:
         path: The folder that contains a folder of images and a folder of annotations.
         layouts: Pairs of possible names of the two folders. The first pair whose folder of
-            annotations exists is used. If there is none, each image is returned with None.
+            annotations exists is used. If no pair has one, each image is returned with None.
         suffixes: The suffixes of annotation files.
 
     Raises:
