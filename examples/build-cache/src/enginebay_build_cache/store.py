@@ -48,7 +48,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """The description of an entry, stored as JSON next to the files.
+    """What the cache records about a build, stored as JSON next to the files.
 
     Attributes:
         key: The cache key of the build.
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         digest: The name of the entry's folder: the digest of the key.
-        about: The description of the entry.
+        about: The key, the list of files and the duration of the build.
         used: The time of the last use, or of the build before a first use, in seconds since 1970.
     """
 
@@ -120,7 +120,7 @@ class Store:
         return sorted(filter(None, entries), key=lambda entry: entry.used, reverse=True)
 
     def take(self, digest: str, folder: Path) -> list[Path] | None:
-        """Copy an entry's files into a folder and return their paths; None if there is no entry.
+        """Copy an entry's files into a folder, and return the copies; None without such an entry.
 
         Raises:
             DamagedError: A file is missing or has changed. The entry is deleted.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return, by scheme, the function that imports mmdet and builds a model."""
+    """Return, for the scheme ``mmdet``, the function that imports mmdet and builds a model."""
     from enginebay_mmdet.source import build_detector
 
     return {"mmdet": build_detector}

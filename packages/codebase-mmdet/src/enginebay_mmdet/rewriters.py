@@ -111,10 +111,10 @@ def select_scores(
     topk: int,
     results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, object]:
-    """Return the best scores of a feature level, and the label, row and results of each score.
+    """Return the ``topk`` best scores of a feature level, and the label and row of each score.
 
-    Scores of at most ``score_thr`` become 0. ``results`` has tensors, such as boxes, with the same
-    rows as ``scores``.
+    The fourth returned value is ``results`` with only these rows. ``results`` has tensors, such as
+    boxes, with the same rows as ``scores``. Scores of at most ``score_thr`` become 0.
     """
     classes = scores.shape[1]
     flat = torch.where(scores > score_thr, scores, 0).flatten()

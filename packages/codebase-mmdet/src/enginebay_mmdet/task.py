@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -> dict[str, object]:
-    """Return a detector's task as plain data.
+    """Return a dict of the fields of a detector's task.
 
     Args:
         config: The config, with a complete ``test_cfg``.

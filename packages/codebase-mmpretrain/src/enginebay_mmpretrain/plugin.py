@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return, by scheme, the function that imports mmpretrain and builds a model."""
+    """Return, for the scheme ``mmpretrain``, the function that builds a model of mmpretrain."""
     from enginebay_mmpretrain.source import build_classifier
 
     return {"mmpretrain": build_classifier, "mmcls": build_classifier}  # its name before version 1

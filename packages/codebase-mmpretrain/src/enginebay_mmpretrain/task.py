@@ -18,7 +18,7 @@ _KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bi
 def classification_task(
     network: BaseClassifier, config: Mapping[str, Any], size: tuple[int, int, int] | None
 ) -> dict[str, object] | None:
-    """Return a classifier's task as plain data; None if a task cannot express the config.
+    """Return a dict of the fields of a classifier's task; None if no task fits the config.
 
     Args:
         network: The classifier as mmpretrain builds it.

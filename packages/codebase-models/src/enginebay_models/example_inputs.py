@@ -16,7 +16,7 @@ MEL_BINS = 80
 
 
 def example_inputs(model: PreTrainedModel, size: tuple[int, int, int] | None) -> dict[str, Tensor]:
-    """Return example inputs by name; {} if the kind of the main input is unknown.
+    """Return example inputs by name; an empty dict if the kind of the main input is unknown.
 
     Images are ``1×C×H×W float32``, tokens are ``1×16 int64``, sound is ``1×16000 float32`` or a
     spectrogram. ``size`` is the channels, height and width of images; None for the config's size.

@@ -30,7 +30,7 @@ def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -
     The function requires enginebay-vision, which runs the preprocessing of the task.
 
     Args:
-        model: The model.
+        model: A model of transformers.
         name: The model's name or folder; a folder may contain the image processor's settings.
         image: The example input, ``1×C×H×W``; None if the input is not a single image.
     """
@@ -102,7 +102,7 @@ def _settings_for_size(
     """Adapt an image processor to an image size.
 
     Returns:
-        The changed settings of the processor, and the preprocessing as plain data.
+        The changed settings of the processor, and a dict of the fields of an ``ImageInput``.
     """
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}

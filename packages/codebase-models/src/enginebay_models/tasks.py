@@ -23,7 +23,7 @@ def timm_task(data: ModuleType, model: nn.Module, size: tuple[int, int, int]) ->
 
     Args:
         data: The module ``timm.data``.
-        model: The model.
+        model: A model of timm.
         size: Channels, height and width of the model's input.
     """
     channels, height, width = size
@@ -41,7 +41,7 @@ def timm_task(data: ModuleType, model: nn.Module, size: tuple[int, int, int]) ->
 
 
 def _timm_steps(config: Mapping[str, Any], height: int, width: int) -> list[Record]:
-    """Return the steps of timm's ``transforms_imagenet_eval`` as plain data."""
+    """Return a task's preprocessing steps that compute timm's ``transforms_imagenet_eval``."""
     before = [math.floor(side / config["crop_pct"]) for side in (height, width)]
     options: dict[str, Any] = {"interpolation": config["interpolation"]}
     fill = [0, 0, 0]

@@ -48,7 +48,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
 
 
 def _size_arguments(trained_at: Any, size_requested: tuple[int, int, int] | None) -> dict[str, Any]:
-    """Return arguments of ``timm.create_model`` for the requested size; {} if none are needed."""
+    """Return the arguments that ``timm.create_model`` needs for the requested size, if any."""
     if (
         trained_at is None
         or size_requested is None

@@ -35,7 +35,7 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
 
 def open_executor(args: Namespace) -> AbstractContextManager[Executor | None]:
-    """Return a context manager that yields the executor, or None if neither flag is set.
+    """Return a context manager that yields the executor of the workers; None if no flag is set.
 
     Raises:
         UsageError: Both flags are set, or the scheduler cannot be reached.

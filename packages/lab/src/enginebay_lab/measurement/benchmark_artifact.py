@@ -152,7 +152,7 @@ def _check_model(against: str | None, model: object) -> None:
 def _prefix_progress(
     set_detail: Callable[[str], None], batch: int | None, threads: int
 ) -> Callable[[str], None]:
-    """Return a callback that prefixes a text with batch size and threads for ``set_detail``."""
+    """Return a callback that calls ``set_detail`` with the batch size, the threads and a text."""
     prefix = "" if batch is None else f"batch {batch}, "
     prefix += "" if threads == 1 else f"{threads} threads, "
     return lambda text: set_detail(prefix + text)

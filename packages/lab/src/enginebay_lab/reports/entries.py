@@ -155,7 +155,7 @@ def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
 
 
 def _unique_path_end(path: str, entries: list[ReportEntry]) -> str:
-    """Return the shortest end of a path that distinguishes the path from other entries' paths."""
+    """Return the shortest end of ``path`` with which no path of another entry ends."""
     others = [
         Path(entry.artifact).parts for entry in entries if entry.artifact and entry.artifact != path
     ]

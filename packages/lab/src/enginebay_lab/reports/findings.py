@@ -20,7 +20,8 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: The artifact's folder.
-        manifest: The artifact's manifest. After ``verify``, it contains the new verdict.
+        manifest: The artifact's manifest. If a result of ``verify`` was passed, the manifest
+            contains this verification.
     """
 
     path: str

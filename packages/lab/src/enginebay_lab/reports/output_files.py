@@ -29,7 +29,7 @@ def check_output(path: str | Path) -> Path:
     Raises:
         UsageError: The suffix is neither ``.html`` nor ``.json``, the parent is not a folder, or
             the file exists and is not a report.
-        MissingDependencyError: The file is a page, and Jinja2 or pygal is not installed.
+        MissingDependencyError: The suffix is ``.html``, and Jinja2 or pygal is not installed.
     """
     path = Path(path)
     check_text(str(path))

@@ -97,13 +97,13 @@ def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[table
 
 
 def _entry_labels(entries: list[ReportEntry]) -> dict[str, str]:
-    """Return a dict of entry labels; the keys are the names in evaluation and benchmark rows."""
+    """Return the label of each artifact by the name that evaluation and benchmark rows use."""
     metric_labels = {row.artifact: entry.label for entry in entries for row in entry.metrics}
     return metric_labels | {row.name: entry.label for entry in entries for row in entry.speeds}
 
 
 def _describe_entry(entry: ReportEntry) -> dict[str, object]:
-    """Return the values for the template's section about an artifact."""
+    """Return the values that the page's HTML template shows about an artifact."""
     verification, manifest = entry.verification, entry.manifest
     assert verification is not None
     receipt = manifest.receipt if manifest else None

@@ -82,7 +82,7 @@ class _RecordCollector:
     Attributes:
         artifacts: The artifacts by their folders.
         records: Lists of the other results, by the names of the report's fields.
-        reports: The reports among the sources.
+        reports: The reports that were passed to :meth:`add_source`.
     """
 
     def __init__(self) -> None:
@@ -93,10 +93,10 @@ class _RecordCollector:
         self._last_artifact = ""
 
     def add_source(self, source: object) -> None:
-        """Add the results that a source contains.
+        """Add the results in ``source``: a result, an artifact, a report, or the path of one.
 
         Raises:
-            UsageError: A report cannot show the source, or the source is of a different model.
+            UsageError: A report cannot show the source, or the source is about a different model.
             ArtifactError: The source is a damaged artifact.
         """
         match source:

@@ -36,7 +36,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
     """
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as plain data, as in its JSON document."""
+        """Return the content of the report's JSON document as a dict."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
@@ -60,7 +60,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
 
         Raises:
             UsageError: The path has another suffix, or the file exists and is not a report.
-            MissingDependencyError: The file is a page, and Jinja2 or pygal is not installed.
+            MissingDependencyError: The suffix is ``.html``, and Jinja2 or pygal is not installed.
         """
         path = check_output(path)
         if path.suffix == ".html":

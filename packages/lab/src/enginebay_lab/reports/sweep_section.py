@@ -33,7 +33,7 @@ _LOST = "lost"
 
 
 def describe_sweep(sweep: Sweep) -> dict[str, object]:
-    """Return the values for the template's section about a sweep."""
+    """Return the values that the page's HTML template shows about a sweep."""
     lost = [row for row in sweep.rows if row.verdict == _LOST]
     return {
         "regressions": sweep.regressions,

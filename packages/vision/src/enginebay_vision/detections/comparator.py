@@ -28,9 +28,10 @@ class Detections:
     by at most the tolerance. The other boxes are paired by label and overlap only, to describe the
     differences.
 
-    An unmatched box is excused if its score is near the model's score threshold, since a rounding
-    error may move the score across the threshold. The threshold is not known; the lowest matched
-    score is its estimate. A score is near if it differs from the estimate by at most the tolerance.
+    An unmatched box is excused (is no mismatch) if its score is near the model's score threshold,
+    since a rounding error may move the score across the threshold. The threshold is not known; the
+    lowest matched score is its estimate. A score is near if it differs from the estimate by at most
+    the tolerance.
     A box with a near score is nevertheless not excused in three cases:
 
     - The box is within the tolerance of a box that has another match. Then it is a duplicate.
@@ -169,7 +170,7 @@ class _Tolerance:
 
 
 class _Matching:
-    """Divides detections into pairs, excused detections and unmatched detections."""
+    """Divides detections into pairs, excused (score near the threshold) and unmatched ones."""
 
     def __init__(self, expected: Boxes, found: Boxes, pairs: _Pairs, tolerance: _Tolerance) -> None:
         self.expected, self.found = expected, found
