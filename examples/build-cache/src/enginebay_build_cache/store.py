@@ -71,7 +71,7 @@ class Entry(msgspec.Struct, frozen=True):
     Attributes:
         digest: The name of the entry's folder: the digest of the key.
         about: The key, the list of files and the duration of the build.
-        used: The time of the last use, or of the build before a first use, in seconds since 1970.
+        used: The time of the last use or, if there was none, of the build, in seconds since 1970.
     """
 
     digest: str

@@ -118,7 +118,7 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield what the command prints: a table of the rows, then reasons and the fastest rows."""
+        """Yield what the command prints: a table, the reasons of failures, and the fastest rows."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)

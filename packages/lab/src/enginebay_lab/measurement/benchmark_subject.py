@@ -177,7 +177,7 @@ class BenchmarkSubject:
     def can_continue(self, seconds: float) -> bool:
         """Return True if another window can be measured: no error occurred, and more are needed.
 
-        More are needed until the windows last ``seconds`` in total and there are at least six.
+        At least six windows are needed; further windows until all together last ``seconds``.
         """
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 

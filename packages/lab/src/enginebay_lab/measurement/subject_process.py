@@ -48,8 +48,8 @@ class WindowCalls(msgspec.Struct, array_like=True):
 
     Attributes:
         calls: The duration of each call in seconds.
-        engine: The duration of only the engine, without checks and copies, in each of some separate
-            calls, in seconds.
+        engine: The duration of only the engine, without checks and copies, in seconds; one value
+            for each of some other calls.
         elapsed: Seconds from the start of the first call in ``calls`` to the end of the last.
         peak: The peak memory of this process so far, in bytes.
     """

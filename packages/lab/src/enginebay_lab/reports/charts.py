@@ -161,10 +161,10 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
 
 
 def _select_places(bisection: Bisection) -> Sequence[Place]:
-    """Return the results of the modules around the wrong one.
+    """Return the results of the modules around the wrong module.
 
-    This is the module that the bisection names as the cause or, if it names none, the first module
-    with a wrong output.
+    The wrong module is the one that the bisection names as the cause or, if it names none, the
+    first one with a wrong output.
     """
     wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
     causes = [n for n in wrong if bisection.places[n].module == bisection.module]
