@@ -135,7 +135,7 @@ def skipped(tier: Tier, name: str, found: str) -> EnvReport:
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
-    """Load the custom operators in a backend's parameters, and return a report on the result.
+    """Load the custom operators that a backend's parameters name, and return a report on it.
 
     Call this in the ``check-env`` stage ``Tier.DEVICE`` if ``request.with_custom_ops`` is true.
 
@@ -284,7 +284,10 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution (empty without one); True if it fits the requirement."""
+    """Return the installed distribution as text, and whether it satisfies the requirement.
+
+    The text is empty if the distribution is not installed.
+    """
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

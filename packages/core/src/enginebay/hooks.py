@@ -266,7 +266,7 @@ class LayersRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     Attributes:
         load: The engine's files and parameters, as for :func:`build_wrapper`.
         inputs: NumPy arrays by name, with dtypes and shapes that the model accepts.
-        runs: The number of runs for the median, after one warm-up run.
+        runs: The number of runs after one warm-up run; a layer's time is the median of these runs.
     """
 
     load: WrapperRequest[P_co]
@@ -377,7 +377,10 @@ class Task(Protocol):
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
-        """Return a copy with a model's tensor names; raise UsageError if the task does not fit."""
+        """Return a copy of this task with the names and dtypes of a model's inputs and outputs.
+
+        Raise a ``UsageError`` if the task does not fit the model.
+        """
         ...
 
     def preparation(self) -> object:
@@ -475,7 +478,7 @@ def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
 
 @hookspec(firstresult=True)
 def bound_to(request: BindingRequest) -> Mapping[str, str]:
-    """Return the properties of this machine that an artifact with these parameters depends on.
+    """Return the properties of this machine on which an artifact with ``request.params`` depends.
 
     Core writes the properties into the manifest: ``{"gpu": "H100"}``. Before core loads the
     artifact, it calls the hook again; if a property differs, it refuses the artifact, and the
@@ -488,7 +491,7 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
 
 @hookspec(firstresult=True)
 def built_for(request: BindingRequest) -> BuiltFor | None:
-    """Return the machines that an engine with these parameters is built for.
+    """Return the machines that an engine with ``request.params`` is built for.
 
     Return None if the engine is built for this machine or for any machine. If ``lacking`` in the
     result is not empty, core builds the engine but does not run it. Core runs the graph instead

@@ -51,7 +51,7 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
 
 @contextmanager
 def _watch_folder(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True while the path leads to the same folder as before."""
+    """Yield a function that returns False once the path leads to another folder than now."""
     try:
         # Open until the end, so that no new folder gets its inode number.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

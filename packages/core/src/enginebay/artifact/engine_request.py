@@ -104,7 +104,11 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:
-        """Return the coarsest precision that the parameters allow or an input or output has."""
+        """Return the coarsest precision in which the engine may compute.
+
+        This is the precision that the parameters allow or, if coarser, the dtype of an input or
+        output.
+        """
         backend = get_backend(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}

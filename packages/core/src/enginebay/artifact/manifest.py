@@ -145,7 +145,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of this run."""
+        """The verdict of this verification run."""
         return self.verification.verdict
 
     def describe(self) -> str:
@@ -253,7 +253,7 @@ class _FileList(msgspec.Struct):
 
 
 class _MachineFields(_FileList):
-    """Fields that a manifest file must contain: the default values would describe this machine."""
+    """Fields that a manifest file must contain, since their defaults describe this machine."""
 
     torch_version: str | None
     python: str

@@ -45,6 +45,9 @@ def convert_parts(
         simulate: True if the engines cannot run on this machine. Each part then gets a folder for
             the graph that another engine runs instead.
 
+    Returns:
+        The folder, files, inputs and outputs of each part.
+
     Raises:
         ConversionError: A part could not be converted.
     """
@@ -66,7 +69,7 @@ def convert_parts(
 
 
 def simulation_folder(directory: Path) -> Path:
-    """Create a folder in ``directory`` for the graph of an engine, and return its path."""
+    """Create and return a folder in ``directory`` for the graph from which an engine is built."""
     folder = directory / SIMULATION_FOLDER
     folder.mkdir()
     return folder

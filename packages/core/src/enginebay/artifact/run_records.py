@@ -70,9 +70,9 @@ def record_run(artifact: Artifact, run: RunRecord) -> None:
 
 
 def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
-    """Return a manifest with a new run, which replaces an earlier run on the same device.
+    """Return the manifest with a new run, which replaces an earlier run on the same device.
 
-    The verdict of the new manifest is the verdict of the worst run.
+    The verdict of the returned manifest is the worst verdict of all its runs.
     """
     runs = (*(old for old in manifest.runs if not _is_same_device(old, run)), run)
     # The latest of the worst runs.

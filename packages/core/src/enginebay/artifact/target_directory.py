@@ -17,7 +17,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     """Check that a new artifact can be written to this path, and return the absolute path.
 
     The path must be new, or an empty directory. With ``overwrite`` it may also be an artifact,
-    unless the directory contains other files, which would be deleted.
+    unless the directory contains files that are not part of the artifact: they would be deleted.
 
     Raises:
         ArtifactExistsError: The path exists and cannot be replaced; the message has the reason.

@@ -278,7 +278,7 @@ class Backend:
         return None if lacking is None else dict(lacking)
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Check the inputs' dtypes, and return the request with ``backend`` and ``lower`` set."""
+        """Check the inputs' dtypes; fill the fields ``backend`` and ``lower`` of the request."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
         # A deployment passes its own function, which knows the caller's rewriters.
@@ -373,7 +373,7 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
-        """Return the coarsest precision that the parameters allow; by default the backend's."""
+        """Return the coarsest precision that the parameters allow, or the backend's default."""
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:
@@ -436,7 +436,7 @@ class Backend:
         return wrapper
 
     def built_for(self, params: BackendParams) -> BuiltFor | None:
-        """Return the machines that an engine with these parameters is built for.
+        """Return the machines that an engine with the parameters ``params`` is built for.
 
         Returns:
             The machines; None if the engine is built for this machine, or for any machine.
@@ -463,7 +463,7 @@ class Backend:
         return built_for if built_for and built_for.lacking else None
 
     def check_runs_here(self, params: BackendParams, purpose: str, hint: str) -> None:
-        """Check that an engine with these parameters can run on this machine.
+        """Check that an engine with the parameters ``params`` can run on this machine.
 
         Args:
             params: The backend's parameters.

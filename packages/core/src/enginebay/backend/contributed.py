@@ -24,7 +24,7 @@ def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
 
 
 def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
-    """Return the rewriters of a group of plugins, each set with its plugin's distribution."""
+    """Return the set of rewriters of each plugin, with the name of the plugin's distribution."""
     from enginebay.rewriting import RewriterSet
 
     results = team.call_all("rewriters", request=request)

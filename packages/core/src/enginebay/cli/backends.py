@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
 
 
 def _load_plugins(*, show_chains: bool) -> None:
-    """Import every plugin to detect broken plugins; with ``show_chains``, print tracebacks."""
+    """Import every plugin to detect errors; with ``show_chains``, print the errors' tracebacks."""
     import warnings
     from contextlib import suppress
 

@@ -78,7 +78,7 @@ def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) ->
 
 
 def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Return the command's exit code; raise again a KeyboardInterrupt that a library has caught."""
+    """Return the command's exit code; re-raise a KeyboardInterrupt that a library has caught."""
     try:
         return command(arguments)
     finally:
@@ -132,7 +132,7 @@ def _raise_at_signals() -> Iterator[None]:
 
 @contextmanager
 def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
-    """In the ``with`` block, report an end of this process by ``os._exit`` or a native crash.
+    """In the ``with`` block, report on stderr if ``os._exit`` or a native crash ends this process.
 
     Without a report, a plugin's ``os._exit(0)`` would look like success. A call of ``os._exit`` is
     reported in every thread of this process, but not in a forked child process.

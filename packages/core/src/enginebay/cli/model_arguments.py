@@ -107,7 +107,7 @@ def model_options(args: Namespace) -> dict[str, Any]:
 
 
 def shared_options(args: Namespace) -> dict[str, Any]:
-    """Convert the flags that do not depend on the backend, as :func:`model_options` does."""
+    """Return the arguments of :func:`model_options` except the backend and its parameters."""
     from enginebay.config import ExportOptions, read_table
     from enginebay.tensors import parse_inputs
 

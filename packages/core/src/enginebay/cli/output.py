@@ -38,7 +38,7 @@ _COLOURS = {
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """In the ``with`` block, a model's prints go to stderr and not to stdout, which is for data."""
+    """In the ``with`` block, redirect ``sys.stdout`` to stderr: prints must not mix with data."""
     from contextlib import redirect_stdout
 
     with redirect_stdout(sys.stderr):
@@ -58,7 +58,7 @@ def print_message(text: str) -> None:
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
-    """Return a text with the escape codes of a rich style, or unchanged without a terminal.
+    """Return a text with the escape codes of a rich style; unchanged if ``stream`` is no terminal.
 
     With the environment variable FORCE_COLOR, the text is styled for any ``stream``. With NO_COLOR,
     the text is never styled.
@@ -185,7 +185,10 @@ def _make_console(stream: TextIO) -> Console:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print ``name  value`` lines on stdout; omit empty values, and print a repeated name once."""
+    """Print a line ``name  value`` on stdout for each pair whose value is not empty.
+
+    If consecutive pairs have the same name, only the first line shows the name.
+    """
     for name, label, value in labelled(fields):
         text = styled(value, "yellow", sys.stdout) if name == "warning" else _colour_verdict(value)
         print_labelled(label, text, wrap=name not in _COPIED)

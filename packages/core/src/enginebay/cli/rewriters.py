@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print each rewriter and, if another one is used instead, the name of that one; return 0."""
+    """Print each rewriter and, if it is overridden, the rewriter that is used instead; return 0."""
     from enginebay.backend import default_backend, get_backend
     from enginebay.operations import find_sets
     from enginebay.rewriting import builtin_rewriters, list_rewriters

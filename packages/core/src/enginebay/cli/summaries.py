@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_verdict() -> Iterator[None]:
-    """In the ``with`` block, suppress warnings about the verdict, which the command prints."""
+    """In the ``with`` block, suppress warnings about a verdict: the command prints the verdict."""
     from enginebay.verdict import VerdictWarning
 
     with warnings.catch_warnings():
@@ -35,7 +35,7 @@ def receipt_fields(receipt: Receipt | None) -> list[tuple[str, str]]:
 
 
 def artifact_document(artifact: Artifact) -> dict[str, object]:
-    """Return an artifact as plain JSON values."""
+    """Return the path and the manifest of an artifact as plain JSON values."""
     import msgspec
 
     return {

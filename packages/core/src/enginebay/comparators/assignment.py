@@ -83,7 +83,10 @@ def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) ->
 
 
 def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
-    """Match further rows along augmenting paths: update ``partner`` and ``taken`` in place."""
+    """Match further rows along augmenting paths; change ``partner`` and ``taken`` in place.
+
+    ``partner`` has the match of each row of the first set, ``taken`` that of the second set.
+    """
     unmatched = [int(row) for row in np.unique(pairs[:, 0]) if partner[row] < 0]
     # No path exists if all rows of one set have a match.
     if not unmatched or ((taken[pairs[:, 1]] >= 0).all() and not (taken < 0).any()):

@@ -127,14 +127,17 @@ class _Columns(NamedTuple):
         )
 
     def identify_all_values(self) -> tuple[NumpyArray, NumpyArray]:
-        """Return ids of the reference's rows and of the artifact's rows; equal rows share an id."""
+        """Return an id for each row of the reference and of the artifact; equal rows share an id.
+
+        Floats count too, in contrast to the field ``ids``.
+        """
         left = np.column_stack([self.ids, self.values])
         right = np.column_stack([self.found_ids, self.found_values])
         ids, found_ids = np.split(_identify_rows(np.concatenate([left, right])), [len(left)])
         return ids, found_ids
 
     def are_close(self, rows: NumpyArray, others: NumpyArray) -> NumpyArray:
-        """Return True for each pair of rows, by index, that differs by at most the tolerance."""
+        """Return a mask: True if row ``rows[i]`` is within tolerance of row ``others[i]``."""
         with np.errstate(invalid="ignore"):
             left, right = self.values[rows], self.found_values[others]
             fits = (left == right) | (np.isnan(left) & np.isnan(right))
@@ -203,7 +206,7 @@ def _match_equal_rows(ids: NumpyArray, found_ids: NumpyArray) -> NumpyArray:
 
 
 def _count_earlier(ids: NumpyArray) -> NumpyArray:
-    """Count, for each row, the earlier rows with the same id."""
+    """Return, for each row, the number of earlier rows with the same id."""
     order = np.argsort(ids, kind="stable")
     _, first, group = np.unique(ids[order], return_index=True, return_inverse=True)
     count = np.empty(len(ids), np.int64)
@@ -212,7 +215,10 @@ def _count_earlier(ids: NumpyArray) -> NumpyArray:
 
 
 def _find_close_pairs(columns: _Columns) -> NumpyArray | None:
-    """Return all pairs of rows within tolerance; None if there are more than ``_MAX_PAIRS``."""
+    """Return all pairs of rows within tolerance as indices of shape ``[pairs, 2]``.
+
+    Return None if there are more than ``_MAX_PAIRS``.
+    """
     assert columns.allowed is not None
     # NaN cannot be sorted; are_close() compares the original values.
     values, others = np.nan_to_num(columns.values), np.nan_to_num(columns.found_values)

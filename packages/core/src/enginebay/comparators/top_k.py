@@ -70,7 +70,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return True for each rank at which the engine's and the reference's class are tied."""
+        """Return a mask of the ranks at which the reference's and the engine's class are tied."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
@@ -141,7 +141,11 @@ class _Ranking(NamedTuple):
 
 
 def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArray) -> NumpyArray:
-    """Return the reference's scores of the engine's best classes; NaN if unknown."""
+    """Return the reference's score of each class in ``found_best``; NaN if unknown.
+
+    A class that the reference does not contain gets the reference's last score if the last two
+    scores differ by at most ``reach``.
+    """
     classes, scores = reference
     assert scores is not None
     hits = found_best[..., :, None] == classes[..., None, :]

@@ -72,7 +72,11 @@ def _apply_operator(operation: ast.operator | ast.unaryop, *operands: object) ->
 
 
 def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
-    """Return the length of the joined or repeated sequence; raise ValueError for other operands."""
+    """Return the length of the sequence that ``+`` joins or ``*`` repeats.
+
+    Raises:
+        ValueError: The operands are not two sequences of one type, or a sequence and an integer.
+    """
     items, other = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(items, str | list | tuple):
         if isinstance(operation, ast.Add) and type(left) is type(right):

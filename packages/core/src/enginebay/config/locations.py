@@ -60,7 +60,10 @@ class LocatedDict(dict[Any, Any]):
         self.variables: frozenset[str] = frozenset()
 
     def find(self, path: tuple[object, ...]) -> Location | None:
-        """Return the location of the value at a path of keys, or of the nearest located parent.
+        """Return the location of the value at a path of keys.
+
+        If the value has no location, return that of the nearest enclosing value with a location;
+        None if there is none.
 
         Example:
             >>> here = Location("a.py", 1, 1)

@@ -10,7 +10,7 @@ DELETE = "_delete_"
 
 
 def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
-    """Return a config merged into its base.
+    """Return the config ``child`` merged into ``base``, from which the config inherits.
 
     Dicts are merged; any other value of the child replaces the base's value. A dict of the child
     with ``_delete_=True`` replaces the base's dict. A key like ``"0"`` in the child matches the key

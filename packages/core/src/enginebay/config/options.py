@@ -111,7 +111,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``; values from ``below`` replace those that equal the field's default."""
+    """Return a copy of ``options`` in which each default value is replaced by that of ``below``."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}

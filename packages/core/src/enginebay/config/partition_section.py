@@ -87,9 +87,9 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Return a mark's name without MMDeploy's call index: ``nms:input`` for ``nms[0]:input``.
+    """Return a mark (name of tensors) without MMDeploy's call index: ``nms`` for ``nms[0]``.
 
-    An index other than 0 is added to the problems.
+    An index other than 0 is an error, which is added to ``problems``.
     """
     call = _CALL.fullmatch(name)
     if call is None:

@@ -47,7 +47,11 @@ class Problems(list[ConfigError]):
 
     @contextmanager
     def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
-        """If the block raises a usage error, add it to the list, with the path of the value."""
+        """In the ``with`` block, catch a usage error, and append it to this list as a ConfigError.
+
+        Args:
+            path: The keys that lead to the config value which the block reads.
+        """
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:

@@ -116,7 +116,7 @@ class PythonConfig:
         """Evaluate an expression, and return the value.
 
         Raises:
-            ConfigError: The expression contains a form that configs cannot use, or exceeds a limit.
+            ConfigError: Configs do not support this form of expression, or it exceeds a limit.
         """
         self._depth += 1
         if self._depth > 2 * MAX_DEPTH:
@@ -256,7 +256,7 @@ class PythonConfig:
         return numbers
 
     def _run_loop(self, node: ast.ListComp | ast.DictComp) -> Iterator[None]:
-        """For each item of a comprehension, assign the item to the loop variable, then yield."""
+        """Yield once for each item of a comprehension, with the loop variable set to the item."""
         loop = node.generators[0]
         simple = len(node.generators) == 1 and not loop.ifs and not loop.is_async
         if not simple or not isinstance(loop.target, ast.Name):

@@ -73,7 +73,11 @@ class ValueConfig:
 
 
 def _add_locations(value: object, location: Location, budget: Budget, depth: int = 0) -> Any:
-    """Return a copy with a location for every key; raise if a value is too large or a template."""
+    """Return a copy of a value, in which every key of a dict has a location.
+
+    Raises:
+        ConfigError: A value is too large or nested too deep, or a text contains a template.
+    """
     try:
         budget.check_value(value, depth)
     except ValueError as err:

@@ -45,7 +45,7 @@ class Build:
     """The input of :func:`build_engine`.
 
     Attributes:
-        settings: The settings of the deployment.
+        settings: The backend, its parameters, and the options of export and verification.
         model: The model, bound to its example inputs.
         reference: The inputs and expected outputs that the engine will be verified with.
         folder: The folder for the engine's files.
@@ -78,7 +78,7 @@ class BuiltEngine:
     """The files of a built engine, before its verification.
 
     Attributes:
-        build: The input of the build.
+        build: The input of :func:`build_engine`.
         ir: The IR from which the engine was converted.
         files: The engine's files, relative to ``build.folder``.
         parts: The parts that the model was cut into, each with its files; empty without cuts.
@@ -101,7 +101,7 @@ class BuiltEngine:
         return _drop_unused_inputs(self.build.reference.samples, self.ir)
 
     def with_reference(self, reference: RecordedReference) -> BuiltEngine:
-        """Return a copy whose build has ``reference`` instead of the current reference."""
+        """Return a copy in which ``build.reference`` is replaced by ``reference``."""
         return replace(self, build=replace(self.build, reference=reference))
 
     def load_request(self, directory: Path, *, strict: bool) -> LoadRequest:

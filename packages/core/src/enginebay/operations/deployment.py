@@ -137,7 +137,7 @@ class Deployer:
     """Deploys one model to one backend.
 
     Args:
-        settings: The settings of the deployment.
+        settings: The backend, its parameters, and the options of export and verification.
         int8_keep: Nodes, operators and prefixes of node names that stay in floating point.
         command: The command line or Python call of this deployment, for the artifact's manifest.
 

@@ -67,7 +67,7 @@ def prepare_model(
     """Return a model bound to example inputs, and the outputs of the model before any rewriting.
 
     Args:
-        settings: The settings of the deployment.
+        settings: The backend, its parameters, and the options of export and verification.
         source: The loaded model, with its origin and example inputs.
         args: Example inputs; None for the example of the model source or, if the source has no
             example, for the first item of the data.

@@ -126,8 +126,8 @@ class _Draft(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: The IR's kind.
         ir: The IR; None if operators remain that are not in ``BackendInfo.operators``.
-        obstacles: The operators that the exporter cannot translate, or that remain although the
-            backend does not list them.
+        obstacles: The operators that the exporter cannot translate, or that remain after lowering
+            and are not in ``BackendInfo.operators``.
         rewritten: Rewriter name → the number of replacements that it made.
     """
 

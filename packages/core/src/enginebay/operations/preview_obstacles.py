@@ -68,7 +68,7 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
 
 
 def find_replacement(backend: str, operator: str) -> str:
-    """Return the name of a rewriter for an operator, and when it applies; empty without one."""
+    """Return the name and condition of a rewriter for an operator; empty if there is none."""
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:

@@ -27,9 +27,10 @@ def typed(command: str) -> Iterator[None]:
 
 
 def python_call() -> str:
-    """Return the command line of the enclosing :func:`typed` block, or else the Python call.
+    """Return the command line of the enclosing :func:`typed` block or, without one, a Python call.
 
-    The text is empty if the source of the call is not available, as at Python's prompt.
+    This is the source text of the call of the function that calls ``python_call``. It is empty if
+    the source is not available, as at Python's prompt.
     """
     if command := _typed_command.get():
         return command

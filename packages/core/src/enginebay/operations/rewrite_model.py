@@ -88,7 +88,7 @@ def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
 
 
 def export_patch(**options: Any) -> ExportPatch:
-    """Return an exporter's argument ``patch``, which applies an engine's rewriters to each attempt.
+    """Return an exporter's argument ``patch``: it applies rewriters in each attempt to export.
 
     Args:
         **options: Arguments of :func:`rewrite`. The backend's hook for rewriters is called once.

@@ -28,8 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         backend: The backend that converts and runs the model.
         params: The backend's parameters.
-        export: How to export.
-        verify: How to compare.
+        export: The options of the export.
+        verify: The options of the verification.
         dynamic: The dynamic dimensions; None for the dimensions that the shapes in ``params`` make
             dynamic.
         data: An :class:`enginebay.DataSet`, or an argument for one; None without data.
@@ -130,8 +130,8 @@ def resolve_settings(
         precision: The same as ``params={"precision": …}``.
         dynamic: The dynamic dimensions; None for the dynamic dimensions in the config.
         data: A data set or an argument for one; None for the data in the config.
-        export: How to export; fields with their default value are taken from the config.
-        verify: How to compare; fields with their default value are taken from the config.
+        export: Export options; fields with their default value are taken from the config.
+        verify: Verification options; fields with their default value are taken from the config.
 
     Raises:
         ConfigError: The config is invalid, or for another backend.

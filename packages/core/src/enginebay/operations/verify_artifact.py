@@ -90,7 +90,7 @@ class RecordedVerification(NamedTuple):
 
     Attributes:
         verification: The verdict, with the error metrics of each output.
-        run: The record that was added to the manifest; None if no record was added.
+        run: The record of this verification that was added to the manifest; None if none was added.
         fault: Why the record could not be added; empty if there was no such error.
     """
 
@@ -177,7 +177,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return a reference if all inputs are samples with expected outputs; otherwise None."""
+    """Return the samples in ``inputs`` if all items are samples with outputs; otherwise None."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -213,7 +213,10 @@ def _collect_samples(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return inputs with expected outputs, recorded in the artifact or taken from ``reference``."""
+    """Return inputs with expected outputs.
+
+    The expected outputs come from ``reference``; if it is None, they come from the artifact.
+    """
     if inputs is None and reference is None:
         return _read_recorded(opened)
     return _compute_reference(inputs, reference, opened, precision, model_use)

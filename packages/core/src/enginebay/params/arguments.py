@@ -157,7 +157,7 @@ def _choice(field: Field) -> Callable[[str], object]:
 
 
 def _reader(field: Field, parse: Callable[[str], object] = str) -> Callable[[str], object]:
-    """Return a function for argparse's ``type`` that converts a text to the field's type."""
+    """Return a function that converts a text to a field's value, for argparse's ``type``."""
 
     def read(text: str) -> object:
         try:

@@ -131,7 +131,11 @@ class LoadedPlugin(PluginTeam):
 def errors_named(
     kind: type[EnginebayError], failure: str, hint: str | None = None
 ) -> Iterator[None]:
-    """Turn any exception except an EnginebayError into a ``kind`` with the message ``failure``."""
+    """In the ``with`` block, replace an exception by an error of type ``kind``.
+
+    The new message is ``failure``, followed by the old message. An EnginebayError and a
+    KeyboardInterrupt are not replaced.
+    """
     try:
         yield
     except (EnginebayError, KeyboardInterrupt):

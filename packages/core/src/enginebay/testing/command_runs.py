@@ -36,7 +36,7 @@ class Ran(NamedTuple):
 
 
 def call_command(capfd: pytest.CaptureFixture[str], *words: object) -> Ran:
-    """Run a command line in this process, which is faster, since torch is already imported."""
+    """Run a command in this process: faster than a new process, since torch is already imported."""
     from enginebay.cli import main
 
     # Discard earlier output of the test.

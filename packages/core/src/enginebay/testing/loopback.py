@@ -113,7 +113,7 @@ class LoopbackWrapper(eb.Wrapper):
         return eb.Receipt(engine=f"onnx.reference {onnx.__version__}", device="cpu")
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Evaluate the graph node by node, and return its outputs times ``gain``."""
+        """Evaluate the graph node by node; return its outputs, floats multiplied by ``gain``."""
         import numpy as np
 
         # np.array copies: the evaluator may return an input itself.

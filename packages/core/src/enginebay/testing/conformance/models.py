@@ -60,7 +60,7 @@ class Names(nn.Module):
 
 
 class Twice(nn.Module):
-    """A model that concatenates its input with itself, which every dtype supports."""
+    """A model that concatenates its input with itself, an operation for every dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x], 1)

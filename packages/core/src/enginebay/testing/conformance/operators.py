@@ -34,7 +34,7 @@ def cases() -> dict[str, str]:
 
 
 def build(text: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Build the network of a text like ``x.sum()`` or ``nn.ReLU() x``; return its inputs too."""
+    """Return the network for a text like ``x.sum()`` or ``nn.ReLU() x``, and its inputs by name."""
     import torch
     from torch import nn
     from torch.nn import functional

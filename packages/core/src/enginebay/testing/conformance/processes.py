@@ -164,7 +164,7 @@ class ProcessLaws:
 
 
 def settings_of_the_process() -> dict[str, object]:
-    """Return the settings of the process that a backend must not change."""
+    """Return, by name, the settings of this process; a backend must not change them."""
     import torch
 
     return {
@@ -239,7 +239,7 @@ def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
 
 
 def _kill_marked(mark: str) -> list[str]:
-    """Kill the processes with ``mark`` in their environment; return each as ``pid command``."""
+    """Kill the processes that :func:`_find_marked` returns, and return the same list."""
     processes = _find_marked(mark)
     for process in processes:
         with suppress(ProcessLookupError):
@@ -248,7 +248,7 @@ def _kill_marked(mark: str) -> list[str]:
 
 
 def _find_marked(mark: str) -> list[str]:
-    """Return running processes with ``mark`` in their environment, each as ``pid command``."""
+    """Return the processes whose environment variable ``_MARK`` is ``mark``, as ``pid command``."""
     processes = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():

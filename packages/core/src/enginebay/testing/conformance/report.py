@@ -86,7 +86,7 @@ class Report(msgspec.Struct, kw_only=True):
         plugins: The installed plugins that apply to every backend: they may influence the outcomes.
         findings: The outcomes of the conformance tests.
         operators: The outcomes of the networks of one operator; empty without ``--operators``.
-        schema: The version of this format; it increases if readers must change.
+        schema: The version of this format; it increases with every incompatible change.
     """
 
     backend: str
