@@ -135,7 +135,7 @@ def skipped(tier: Tier, name: str, found: str) -> EnvReport:
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
-    """Load the custom operators that a backend's parameters name, and return a report on it.
+    """Load the custom operators that a backend's parameters name, and report the result.
 
     Call this in the ``check-env`` stage ``Tier.DEVICE`` if ``request.with_custom_ops`` is true.
 

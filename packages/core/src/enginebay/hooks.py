@@ -134,9 +134,9 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request to run the checks of one check-env stage.
 
     Attributes:
-        tier: The stage. Core requests the stages in order, each in a child process with a time
-            limit, and stops after a failure. Core itself checks the runtime distributions (stage
-            ``metadata``), and builds and runs a tiny model (stage ``smoke``).
+        tier: The stage to check. Core requests the stages in order, each in a child process with a
+            time limit, and stops after a failure. Core itself checks the runtime distributions
+            (stage ``metadata``), and builds and runs a tiny model (stage ``smoke``).
         params: The backend's parameters.
         with_custom_ops: True if the custom operators in ``params`` must be loaded too. The plugin
             then calls :func:`enginebay.environment.check_custom_ops` in the stage ``device``;
@@ -186,7 +186,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     Attributes:
         ir: The IR, of a kind in ``BackendInfo.irs``. Its files are read-only.
         params: The backend's parameters.
-        work_dir: The folder for the files. A backend must not write outside it.
+        work_dir: The folder for the engine's files. A backend must not write outside it.
         progress: A function to call with a short text at each stage of long work.
         shapes: Input name → the smallest, the usual and the largest shape, taken from the example,
             the dynamic shapes and the parameters; None for a size without a bound. Empty if an IR
@@ -377,7 +377,7 @@ class Task(Protocol):
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
-        """Return a copy of this task with the names and dtypes of a model's inputs and outputs.
+        """Return a copy of this task with the tensor names and the input dtypes of a model.
 
         Raise a ``UsageError`` if the task does not fit the model.
         """

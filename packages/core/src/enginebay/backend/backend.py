@@ -278,7 +278,7 @@ class Backend:
         return None if lacking is None else dict(lacking)
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Check the inputs' dtypes; fill the fields ``backend`` and ``lower`` of the request."""
+        """Check the inputs' dtypes; return the request with ``backend`` and ``lower`` filled in."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
         # A deployment passes its own function, which knows the caller's rewriters.
@@ -373,7 +373,10 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
-        """Return the coarsest precision that the parameters allow, or the backend's default."""
+        """Return the coarsest precision that the parameters allow.
+
+        If the parameters do not set a precision, this is the backend's default precision.
+        """
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:

@@ -163,7 +163,7 @@ def _lower_operators(
     model: nn.Module,
     exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
-    """Yield the model; if the backend lists ``operators``, apply its lowerings in the block."""
+    """Yield the model, with the backend's lowerings applied if the backend lists ``operators``."""
     from enginebay.rewriting import rewrite
 
     operators = backend.info.operators

@@ -112,7 +112,10 @@ def _explain_failure(err: BaseException) -> _Failure:
 
 @contextmanager
 def _raise_at_signals() -> Iterator[None]:
-    """In the ``with`` block, raise at SIGINT, SIGTERM or SIGHUP, so that cleanup code runs."""
+    """In the ``with`` block, raise an exception at SIGINT, SIGTERM or SIGHUP.
+
+    Therefore cleanup code runs before the process ends.
+    """
     # A process may run several commands, in tests for example.
     forget_interruption()
     previous = {

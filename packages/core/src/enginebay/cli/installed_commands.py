@@ -21,7 +21,7 @@ _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
-    """Return the status of each plugin's command; it is disabled if core has the same command."""
+    """Return the status of each plugin's command; it is disabled if core has one of this name."""
     from enginebay.plugins import (
         list_commands,  # not at the top: core's own commands start without it
     )

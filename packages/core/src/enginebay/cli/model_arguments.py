@@ -107,7 +107,7 @@ def model_options(args: Namespace) -> dict[str, Any]:
 
 
 def shared_options(args: Namespace) -> dict[str, Any]:
-    """Return the arguments of :func:`model_options` except the backend and its parameters."""
+    """Return the result of :func:`model_options` without ``backend`` and ``params``."""
     from enginebay.config import ExportOptions, read_table
     from enginebay.tensors import parse_inputs
 

@@ -38,7 +38,7 @@ _COLOURS = {
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """In the ``with`` block, redirect ``sys.stdout`` to stderr: prints must not mix with data."""
+    """In the ``with`` block, redirect ``sys.stdout`` to stderr, since stdout is only for data."""
     from contextlib import redirect_stdout
 
     with redirect_stdout(sys.stderr):

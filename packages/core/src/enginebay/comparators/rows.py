@@ -129,7 +129,7 @@ class _Columns(NamedTuple):
     def identify_all_values(self) -> tuple[NumpyArray, NumpyArray]:
         """Return an id for each row of the reference and of the artifact; equal rows share an id.
 
-        Floats count too, in contrast to the field ``ids``.
+        Rows are equal if all values are equal; in the field ``ids``, floats are not compared.
         """
         left = np.column_stack([self.ids, self.values])
         right = np.column_stack([self.found_ids, self.found_values])

@@ -75,7 +75,8 @@ def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
     """Return the length of the sequence that ``+`` joins or ``*`` repeats.
 
     Raises:
-        ValueError: The operands are not two sequences of one type, or a sequence and an integer.
+        ValueError: The operation is neither the sum of two sequences of one type, nor the product
+            of a sequence and an integer.
     """
     items, other = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(items, str | list | tuple):

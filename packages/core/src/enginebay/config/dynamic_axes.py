@@ -17,8 +17,8 @@ def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, 
     """Return input → axis → dynamic dimension; None if the section makes no axis dynamic.
 
     The range of an axis comes from the smallest and largest shapes in the parameters. If these are
-    missing or equal, the range of axis 0 (the batch) is any size from 1. The range of any other
-    axis is then left open, since a model need not accept images of one pixel.
+    missing or equal, axis 0 (the batch) may have any size from 1. For any other axis, no range is
+    then stated, since a model need not accept images of one pixel.
 
     Args:
         ir: The section with ``dynamic_axes``.

@@ -111,7 +111,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return a copy of ``options`` in which each default value is replaced by that of ``below``."""
+    """Return a copy of ``options`` that takes the fields with default values from ``below``."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}

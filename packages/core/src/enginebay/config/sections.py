@@ -52,8 +52,8 @@ class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     Attributes:
         apply_marks: False if the model must not be divided.
-        type: MMDeploy's name for the partition. It has no effect beside ``partition_cfg``, and is
-            an error without ``partition_cfg``.
+        type: MMDeploy's name for the partition. It has no effect if ``partition_cfg`` is set;
+            otherwise it is an error.
         partition_cfg: The parts of the model; each entry has the keys of :class:`PartSection`.
     """
 

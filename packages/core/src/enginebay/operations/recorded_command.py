@@ -29,8 +29,8 @@ def typed(command: str) -> Iterator[None]:
 def python_call() -> str:
     """Return the command line of the enclosing :func:`typed` block or, without one, a Python call.
 
-    This is the source text of the call of the function that calls ``python_call``. It is empty if
-    the source is not available, as at Python's prompt.
+    The Python call is the source text that calls the caller of this function. It is empty if the
+    source is not available, as at Python's prompt.
     """
     if command := _typed_command.get():
         return command

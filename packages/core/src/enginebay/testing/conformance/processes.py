@@ -248,7 +248,7 @@ def _kill_marked(mark: str) -> list[str]:
 
 
 def _find_marked(mark: str) -> list[str]:
-    """Return the processes whose environment variable ``_MARK`` is ``mark``, as ``pid command``."""
+    """Return ``pid command`` of each process whose environment variable ``_MARK`` is ``mark``."""
     processes = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
