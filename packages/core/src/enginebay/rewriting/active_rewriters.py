@@ -1,4 +1,7 @@
-"""The active rewriters of a thread: one layer for each active ``rewrite`` context."""
+"""The active rewriters of a thread.
+
+Each ``rewrite`` context adds one layer, which is a mapping: key of a function → active rewriter.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ class ActiveRewriter:
 
     Attributes:
         rewriter: The declared rewriter.
-        outer: The same function's rewriter in an enclosing context; None if there is none.
+        outer: The rewriter of the same function in the nearest enclosing ``rewrite`` context; None
+            if there is none.
         count: The number of times that the replacement was used.
         context: ``ctx``, the first argument of the replacement.
     """
@@ -44,11 +48,12 @@ class ThreadRewriters:
     """The active rewriters of one thread.
 
     Attributes:
-        table: Key of a function → the rewriter to call. It is the rewriter of the innermost context
-            that rewrites this function.
-        running: The rewriters of torch functions whose replacement is currently running.
-        mode: The thread's torch function mode; None before a context uses it.
-        mode_users: The number of contexts that use the mode.
+        table: Key of a function → its rewriter in the innermost ``rewrite`` context that has one.
+            The key is :attr:`Patch.key`, or a function that the torch function mode receives.
+        running: The rewriters of torch functions that are running now. A call inside such a
+            rewriter does not start the same rewriter again.
+        mode: The torch function mode that intercepts this thread's calls; None if not installed.
+        mode_users: The number of ``rewrite`` contexts that use ``mode``.
     """
 
     def __init__(self) -> None:
@@ -59,12 +64,12 @@ class ThreadRewriters:
         self._layers: list[Mapping[Hashable, ActiveRewriter]] = []
 
     def add_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-        """Activate a context's rewriters, with priority over the rewriters activated before."""
+        """Activate ``layer``, the rewriters of a context, with priority over earlier layers."""
         self._layers.append(layer)
         self._rebuild_table()
 
     def remove_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-        """Deactivate the rewriters of a context."""
+        """Deactivate ``layer``, the rewriters of a context."""
         # Not always the innermost: contexts inside generators end in any order.
         self._layers = [each for each in self._layers if each is not layer]
         self._rebuild_table()
@@ -92,7 +97,7 @@ def thread_rewriters() -> ThreadRewriters:
 
 
 def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Activate a context's rewriters in the calling thread until ``undo`` is closed."""
+    """Activate ``layer``, a context's rewriters, in this thread until ``undo`` is closed."""
     rewriters = thread_rewriters()
     undo.callback(rewriters.remove_layer, layer)
     rewriters.add_layer(layer)

@@ -34,7 +34,12 @@ _T = TypeVar("_T")
 
 
 class _Tree(Generic[_T]):
-    """A nested structure, in which the leaves of the types ``kinds`` can be replaced."""
+    """A nested structure of values (pytree) whose leaves of certain types can be replaced.
+
+    Args:
+        value: The nested structure.
+        *kinds: The types of the leaves that can be replaced.
+    """
 
     def __init__(self, value: object, *kinds: type[_T]) -> None:
         from torch.utils import _pytree as pytree
@@ -44,11 +49,11 @@ class _Tree(Generic[_T]):
 
     @property
     def leaves(self) -> list[_T]:
-        """The leaves of the types ``kinds``, in order."""
+        """The leaves that can be replaced, in order."""
         return [self._leaves[index] for index in self._indices]
 
     def with_leaves(self, leaves: Iterable[object]) -> Any:
-        """Return a copy of the structure, in which ``leaves`` replace the leaves of these types."""
+        """Return a copy of the structure in which other values replace :attr:`leaves`, in order."""
         from torch.utils import _pytree as pytree
 
         replaced = list(self._leaves)
@@ -67,7 +72,7 @@ class _RecordedCall:
     Attributes:
         tensors: The tensors in the arguments.
         sizes: The dynamic sizes in the arguments.
-        outputs: The result of the call, after it has run.
+        outputs: The result of the call, with its tensors as leaves; :meth:`run` sets it.
     """
 
     outputs: _Tree[Tensor]
@@ -83,7 +88,7 @@ class _RecordedCall:
     def build_arguments(
         self, tensors: Iterable[object], sizes: Iterable[object]
     ) -> tuple[object, ...]:
-        """Return the recorded arguments, but with the given tensors and dynamic sizes."""
+        """Return the recorded arguments, with their tensors and dynamic sizes replaced."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -93,7 +98,7 @@ class _RecordedCall:
         return arguments
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        """Run the autograd function with the given tensors and sizes; return the output tensors."""
+        """Run the autograd function with these tensors and dynamic sizes; return its tensors."""
         import torch
 
         self.outputs = _Tree(self._function(*self.build_arguments(tensors, sizes)), torch.Tensor)
@@ -104,8 +109,8 @@ class AutogradOperators:
     """The custom operators that replace autograd functions while a model is captured.
 
     Args:
-        functions: Autograd function → its dotted name and the patch of its symbolic. Without a
-            mapping (None), all autograd functions that have a symbolic are replaced.
+        functions: Class of an autograd function → its dotted name, and the patch that calls its
+            symbolic rewriter. With None, all autograd functions that have a symbolic are replaced.
 
     Attributes:
         translations: Custom operator → the function that translates it in the default exporter.
@@ -132,7 +137,10 @@ class AutogradOperators:
     def apply_function(
         self, original: Callable[..., object], function: type, /, *args: object, **kwargs: object
     ) -> object:
-        """Replace ``torch.autograd.Function.apply``: during a capture, call the custom operator."""
+        """Call the function's custom operator in a capture, otherwise ``original``.
+
+        While a model is captured, this method replaces ``torch.autograd.Function.apply``.
+        """
         import torch
 
         # Eager calls and jit.trace run the function itself; for a trace the exporter finds the
@@ -186,10 +194,13 @@ class AutogradOperators:
 
 @contextmanager
 def preserve_autograd_functions() -> Iterator[AutogradOperators]:
-    """Make torch.export capture autograd functions that have a symbolic: each call as one operator.
+    """Let torch.export capture each call of an autograd function as one custom operator.
+
+    This applies inside the ``with`` statement, to autograd functions that have a symbolic.
 
     Yields:
-        The operators; ``restore_calls`` replaces them in a captured graph by the original calls.
+        The custom operators. Their method ``restore_calls`` replaces them in a captured graph by
+        calls of the original autograd functions.
     """
     with ExitStack() as undo:
         operators = AutogradOperators(None)

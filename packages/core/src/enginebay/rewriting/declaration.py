@@ -71,7 +71,7 @@ class RewriterSet:
         return f"<RewriterSet for {target}: {len(self)} rewriters>"
 
     def from_distribution(self, distribution: str) -> RewriterSet:
-        """Return a set of the same rewriters, with ``distribution`` as the owner."""
+        """Return a copy of the set in which ``distribution`` is the distribution that ships it."""
         marked = RewriterSet(backend=self.backend, distribution=distribution)
         marked._rewriters = [replace(each, distribution=distribution) for each in self]
         return marked
@@ -86,9 +86,10 @@ class RewriterSet:
         """Return a decorator that declares a replacement for a function, a method or a property.
 
         The replacement takes ``ctx`` and then the arguments of the original, including ``self`` or
-        ``cls``. ``ctx.origin_func`` is the original, which takes the same arguments but no ``ctx``.
-        A replacement that calls a torch function by the declared name gets the original. For any
-        other function, such a call runs the replacement again: call ``ctx.origin_func`` instead.
+        ``cls``. ``ctx.origin_func`` is the original function, which takes the same arguments but no
+        ``ctx``. If the replacement calls a torch function by the declared name, the original
+        function runs. Any other function that is called by the declared name runs the replacement
+        again: call ``ctx.origin_func`` instead.
 
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,
@@ -107,8 +108,9 @@ class RewriterSet:
         """Return a decorator that declares a replacement for the instances of a module class.
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
-        module, and by keyword any of the ``**options`` of :func:`~enginebay.rewriting.rewrite`. If
-        several classes in the MRO of a module have a rewriter, the first class's rewriter is used.
+        module. It also receives those ``**options`` of :func:`~enginebay.rewriting.rewrite` that it
+        has as parameters. If several classes in the MRO of a module have a rewriter, the rewriter
+        of the first of these classes is used.
 
         Args:
             name: The dotted name of the module class.
@@ -134,7 +136,7 @@ class RewriterSet:
         result of ``g.op(...)``.
 
         Args:
-            name: With ``is_pytorch`` the name of an operator, such as ``squeeze`` or
+            name: If ``is_pytorch`` is True, the name of an operator, such as ``squeeze`` or
                 ``my_ops::nms``; otherwise the dotted name of a ``torch.autograd.Function``.
             is_pytorch: True if ``name`` is an operator of PyTorch.
             arg_descriptors: One letter code for each argument, as for
@@ -165,11 +167,11 @@ class RewriterSet:
         Args:
             name: The operator as in ``torch.ops``: ``aten.logsumexp``, or one of its overloads,
                 ``aten.max.dim``.
-            needs: Requirements of the lowering. ``dims``: all sizes of the tensors are fixed;
-                ``complex``: a tensor or a number is complex; ``lacking``: the engine does not
-                support the operator, according to the backend's list of operators. With both
-                ``complex`` and ``lacking``, it is sufficient that the engine does not support
-                ``aten.complex``.
+            needs: What must be true so that the lowering is used. ``dims``: all sizes of the
+                operator's tensors are fixed; ``complex``: one of its arguments is complex;
+                ``lacking``: the engine does not support the operator, according to the backend's
+                list of operators. A lowering with both ``complex`` and ``lacking`` is also used if
+                the engine does not support ``aten.complex``.
             **conditions: As for :meth:`function`.
 
         Raises:

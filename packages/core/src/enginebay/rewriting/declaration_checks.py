@@ -35,10 +35,10 @@ def check_is_name(kind: str, name: object) -> None:
 
 
 def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
-    """Check the argument descriptors of a symbolic.
+    """Check the argument descriptors of a symbolic, one letter code for each argument.
 
     Raises:
-        RewriterError: The descriptors are not a list, or one of them is unknown.
+        RewriterError: The descriptors are a string instead of a list, or one of them is unknown.
     """
     subject = f'the symbolic rewriter of "{name}"'
     _check_list(descriptors, f"'arg_descriptors' of {subject}", "arg_descriptors")
@@ -49,7 +49,7 @@ def check_needs(name: str, needs: Sequence[str]) -> None:
     """Check the requirements of a lowering.
 
     Raises:
-        RewriterError: The requirements are not a list, or one of them is unknown.
+        RewriterError: The requirements are a string instead of a list, or one of them is unknown.
     """
     subject = f'the lowering of "{name}"'
     _check_list(needs, f"'needs' of {subject}", "needs")
@@ -163,5 +163,5 @@ def _check_versions(rewriter: Rewriter) -> None:
 
 
 def describe_type(value: object) -> str:
-    """Return a value's type for a message, such as ``a list``; ``None`` if the value is None."""
+    """Return the type of a value for a message, such as ``"a list"``; ``"None"`` for None."""
     return "None" if value is None else f"a {type(value).__name__}"

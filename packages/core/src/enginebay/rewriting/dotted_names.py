@@ -17,7 +17,8 @@ class ResolvedName(NamedTuple):
     Attributes:
         owner: The module, class or object that has the attribute.
         attribute: The attribute's name.
-        value: The attribute's value; in a class the raw descriptor, such as a ``staticmethod``.
+        value: The attribute's value; for an attribute of a class, the raw descriptor, such as a
+            ``staticmethod``.
         inherited: True if ``owner`` inherits the attribute from a base class.
     """
 

@@ -1,6 +1,6 @@
-"""Adapter of the default exporter's graph to the interface of the TorchScript exporter's graph.
+"""Adapter that gives the default exporter's graph the interface of TorchScript's graph.
 
-With this adapter one symbolic serves both exporters. Checked with torch 2.13, onnxscript 0.7.
+With this adapter, one symbolic works in both exporters. Checked with torch 2.13, onnxscript 0.7.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SymbolicValue:
-    """A tensor of the graph, with the methods of a TorchScript value that symbolics call.
+    """A tensor in the default exporter's graph; symbolics use it like a TorchScript value.
 
     Attributes:
-        value: The tensor in the graph of the default exporter.
+        value: The ``onnx_ir`` value of the tensor.
     """
 
     def __init__(self, value: onnx_ir.Value) -> None:
@@ -56,11 +56,12 @@ class SymbolicValue:
 
 
 class SymbolicGraph:
-    """The argument ``g`` of symbolics in the default exporter: adds nodes to the exporter's graph.
+    """The argument ``g`` of symbolics in the default exporter; it adds nodes to the graph.
 
     Attributes:
         opset: The ONNX opset that the exporter writes.
-        original: The exporter's own translation of the operator; None if it has no translation.
+        original: A function that adds the nodes of the exporter's own translation of the operator;
+            None if there is no such function, as for an autograd function.
     """
 
     def __init__(self, name: str, original: Callable[..., object] | None = None) -> None:
@@ -73,10 +74,10 @@ class SymbolicGraph:
         self.original = original
 
     def op(self, name: str, *inputs: object, outputs: int = 1, **attributes: object) -> Any:
-        """Add a node.
+        """Add a node to the exporter's graph.
 
         Args:
-            name: The operator, ``Squeeze`` or ``my_domain::Op``.
+            name: The node's operator, such as ``Squeeze`` or ``my_domain::Op``.
             *inputs: Values of the graph, constants, or None for an omitted optional input.
             outputs: The number of the node's outputs.
             **attributes: The attributes, whose names end with a code for their type: ``axis_i``,
@@ -134,18 +135,18 @@ class SymbolicGraph:
 
 
 def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Iterable[object]) -> object:
-    """Call a symbolic on ``onnx_ir`` values, and return its result as ``onnx_ir`` values."""
+    """Call a patch's symbolic with ``onnx_ir`` values; return its result as ``onnx_ir`` values."""
     return unwrap_values(patch.call(graph, *map(wrap_values, args)))
 
 
 def strip_annotations(translation: Callable[..., object]) -> Callable[..., object]:
-    """Return the function without annotations, which the exporter would read as ONNX types."""
+    """Remove a function's annotations, which the exporter would read as ONNX types; return it."""
     translation.__annotations__ = {}
     return translation
 
 
 def wrap_values(values: object) -> object:
-    """Return a nested structure with each ``onnx_ir.Value`` wrapped in a :class:`SymbolicValue`."""
+    """Return a nested structure with each ``onnx_ir.Value`` turned into :class:`SymbolicValue`."""
     import onnx_ir
 
     if isinstance(values, list | tuple):
@@ -154,7 +155,7 @@ def wrap_values(values: object) -> object:
 
 
 def unwrap_values(values: object) -> object:
-    """Return a nested structure with the ``onnx_ir.Value`` of each :class:`SymbolicValue`."""
+    """Return a nested structure with each :class:`SymbolicValue` turned into ``onnx_ir.Value``."""
     if isinstance(values, list | tuple):
         return type(values)(map(unwrap_values, values))
     return values.value if isinstance(values, SymbolicValue) else values

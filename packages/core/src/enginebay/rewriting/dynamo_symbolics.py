@@ -1,8 +1,9 @@
 """Symbolics for torch's default ONNX exporter, whose name is dynamo.
 
-This exporter has no symbolics, but accepts a table of translations. Each symbolic becomes a
-translation, which calls the symbolic with a ``g`` like that of the TorchScript exporter. Inside a
-``rewrite`` context, ``torch.onnx.export`` is replaced by a function that passes the table.
+This exporter has no symbolics, but accepts a table of translations: operator → function that adds
+its ONNX nodes. Each symbolic becomes a translation, which calls the symbolic with a ``g`` like that
+of the TorchScript exporter. Inside a ``rewrite`` context, ``torch.onnx.export`` is replaced by a
+function that passes the table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
 
 def find_translated_overloads(operator: str) -> list[OpOverload]:
-    """Return an operator's overloads, except those that write to an argument: no graph has them."""
+    """Return an operator's overloads, except those that write to an argument: no graph has these.
+
+    The list is empty if torch does not have the operator.
+    """
     try:  # the exporter makes a graph functional first, which removes all other overloads
         return find_overloads(add_namespace(operator).replace("::", "."))
     except NameNotFoundError:
@@ -45,7 +49,7 @@ def find_translated_overloads(operator: str) -> list[OpOverload]:
 
 
 def why_never_met(operator: str) -> str:
-    """Return why no graph of this exporter contains an operator; empty if one may contain it."""
+    """Return the reason why this exporter's graphs never have an operator; empty if they may."""
     overloads = find_translated_overloads(operator)
     if not overloads:
         return "torch.ops has no such operator"
@@ -57,11 +61,11 @@ def why_never_met(operator: str) -> str:
 
 
 def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]]) -> None:
-    """Make ``torch.onnx.export`` use the symbolics until ``undo`` is closed.
+    """Make ``torch.onnx.export`` use symbolic rewriters until ``undo`` is closed.
 
     Args:
         undo: An exit stack that the caller must close; it reverts all changes.
-        symbolics: Pairs of a rewriter and the patch that calls this rewriter.
+        symbolics: For each symbolic rewriter, the rewriter and the patch that calls it.
     """
     table: dict[OpOverload, Callable[..., object]] = {}
     functions: dict[type, tuple[str, Patch]] = {}
@@ -89,7 +93,7 @@ def _export_with_table(
     custom_translation_table: Translations | None = None,
     **kwargs: object,
 ) -> object:
-    """Call ``torch.onnx.export`` with ``table``; the caller's translations have priority."""
+    """Call ``torch.onnx.export`` with ``table`` and the caller's table, which has priority."""
     translations = {**table, **(custom_translation_table or {})}
     return original(*args, custom_translation_table=translations, **kwargs)
 
@@ -105,7 +109,7 @@ def _make_translation(name: str, overload: OpOverload, patch: Patch) -> Callable
 def _complete_arguments(
     overload: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> list[object]:
-    """Return all arguments in the order of the schema, with default values for omitted ones."""
+    """Return a call's arguments in the order of the schema; omitted ones have default values."""
     schema = overload._schema.arguments
     by_name = dict(zip((each.name for each in schema), args, strict=False)) | kwargs
     return [by_name.get(each.name, each.default_value) for each in schema]

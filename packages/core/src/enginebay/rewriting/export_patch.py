@@ -19,12 +19,12 @@ class ExportPatch:
     """Activates the rewriters of a backend during each attempt to export a model.
 
     Args:
-        options: The arguments of :func:`rewrite` except the model and the exporter.
+        options: The keyword arguments of :func:`rewrite`, except ``backend`` and ``exporter``.
 
     Attributes:
-        backend: The backend's name; empty to activate only rewriters for all backends.
+        backend: The backend's name. If empty, only rewriters for all backends are activated.
         report: The report of the last attempt; None before the first attempt.
-        symbolics: The names of the symbolic rewriters that are active in the last attempt.
+        symbolics: The names of the symbolic rewriters that were active in the last attempt.
     """
 
     report: RewriteReport | None = None

@@ -1,4 +1,7 @@
-"""The function rewriters of one ``rewrite`` context; a torch function mode or patch calls them."""
+"""The function rewriters of one ``rewrite`` context.
+
+A torch function mode or a patch intercepts the calls of a function, and calls its rewriter.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,10 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return the functions by which a torch function mode intercepts the calls, or else a patch."""
+    """Return the functions that a torch function mode receives for calls of a function.
+
+    If torch does not pass the calls to a mode, return a patch instead.
+    """
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'a function rewriter cannot replace the class "{rewriter.name}"',
@@ -101,9 +107,9 @@ def _resolve_subject(
 
 
 def _find_mode_functions(resolved: ResolvedName) -> tuple[Callable[..., object], ...]:
-    """Return the functions that torch passes to a torch function mode when the name is called.
+    """Return the functions that a torch function mode receives when the resolved object is called.
 
-    The result is empty if such calls do not reach a mode.
+    The result is empty if torch does not pass such calls to a mode.
     """
     value = resolved.value
     # For torch.ops.my_ops.nms a model may call an overload: torch.ops.my_ops.nms.default.
@@ -135,7 +141,7 @@ def _get_subject_patch(resolved: ResolvedName) -> Patch:
 
 @functools.cache
 def _find_dispatched(method: Callable[..., object]) -> Callable[..., object]:
-    """Return the function that a torch function mode receives: ``remainder`` for ``__mod__``."""
+    """Return the function that a mode receives for a method, as ``remainder`` for ``__mod__``."""
     from enginebay.rewriting.torch_mode import dispatched_function
 
     return dispatched_function(method)

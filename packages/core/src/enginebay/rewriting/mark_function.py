@@ -6,7 +6,7 @@ import torch
 
 
 class Mark(torch.autograd.Function):
-    """The identity function of ``mark``; as an autograd function, it can have a symbolic."""
+    """The identity function that an export calls for ``mark``; its symbolic adds the ONNX node."""
 
     @staticmethod
     def forward(ctx: object, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract

@@ -1,4 +1,4 @@
-"""Marks: names for tensors of a model, at which the model's graph can be cut."""
+"""Marks: names for tensors of a model; its graph can be cut (split in two) at these tensors."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _T = TypeVar("_T")
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Tensors at which a graph is to be cut.
+    """Tensors at which a graph is split: the part before computes them, the part after reads them.
 
     Attributes:
         names: The tensors' names, from calls of :func:`mark` in the model's code or from an ONNX
             file; one cut goes through all of these tensors.
         key: The config key that declares the cut; empty if the cut was passed as an argument.
-        may_be_edge: True to ignore a cut before the first or after the last node of the model.
+        may_be_edge: True to ignore the cut if it is before the first or after the last node of the
+            model.
 
     Example:
         >>> str(Cut(("boxes:input", "scores:input"), "partition_config.partition_cfg.0.end"))
@@ -73,18 +74,18 @@ def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs a
 
 
 def marks(functions: Mapping[str, str]) -> RewriterSet:
-    """Return rewriters that mark the inputs and outputs of functions.
+    """Return rewriters that mark (name) the input and output tensors of functions.
 
-    Tensors in tuples, lists and dicts are marked too. The marks are ``head:input_0``,
-    ``head:input_1`` … in the order of the arguments, and ``head:output_0`` … in the order of the
-    results. A cut at ``head`` or ``head:input`` is before the function, a cut at ``head:output``
-    after the function.
+    Tensors in tuples, lists and dicts are marked too. With the name ``head``, the marks are
+    ``head:input_0``, ``head:input_1`` … in the order of the arguments, and ``head:output_0`` … in
+    the order of the results. A cut at ``head`` or ``head:input`` is before the function, a cut at
+    ``head:output`` after it.
 
     Args:
         functions: Dotted name of a function or method → name for its marks, such as ``head``.
 
     Raises:
-        RewriterError: A name is invalid.
+        RewriterError: ``functions`` is not a mapping, or one of its names is invalid.
 
     Example:
         >>> [rewriter.name for rewriter in marks({"my_models.head.Head.forward": "head"})]
@@ -106,7 +107,7 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
 
 @functools.cache
 def mark_nodes() -> RewriterSet:
-    """Return rewriters that turn each mark into a node of the ONNX graph, for both exporters."""
+    """Return rewriters that export each call of :func:`mark` as an ONNX node, in both exporters."""
     from enginebay.rewriting import mark_function
 
     rewriters = RewriterSet(distribution=CORE)

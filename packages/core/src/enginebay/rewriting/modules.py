@@ -83,7 +83,8 @@ class ModuleRewriters:
             undo: An exit stack that the caller must close; it restores the model.
             model: The model whose modules are replaced.
             make_context: Takes an original module, and returns the rewriter's ``ctx``.
-            options: Further keyword arguments for the constructors of replacements.
+            options: Keyword arguments for the constructors of replacements. A constructor receives
+                those that it has as parameters.
 
         Returns:
             The model to export: ``model``, or the replacement of ``model``.
@@ -198,7 +199,7 @@ def _call_hook(
 
 
 def _share_state(replacement: nn.Module, module: nn.Module) -> None:
-    """Give parameters and buffers in the replacement the names that they have in the original.
+    """Give parameters and buffers in the replacement the names that they have in ``module``.
 
     Exporters and ``state_dict`` use these names. With ``self.inner = module`` in the constructor of
     the replacement, the names would start with ``inner.``. The original module therefore becomes a
@@ -249,7 +250,15 @@ def _revert_changes(
     before: list[dict[str, object]],
     after: list[dict[str, object]],
 ) -> None:
-    """Revert the changes from ``before`` to ``after``, but keep changes that were made later."""
+    """Undo the changes of a module from the state ``before`` to the state ``after``.
+
+    Entries that the module got or lost only after these changes stay as they are.
+
+    Args:
+        holders: The result of :func:`_state_holders`.
+        before: For each holder, a copy of its entries before the changes.
+        after: For each holder, a copy of its entries after the changes.
+    """
     for holder, old, new in zip(holders, before, after, strict=True):
         added = new.keys() - old.keys()
         changed = {

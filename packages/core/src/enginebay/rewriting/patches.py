@@ -2,8 +2,8 @@
 
 Of a function written in Python, only the code object is replaced. Thereby all aliases change too:
 names imported elsewhere, bound methods stored on an instance, closures, defaults. Other objects,
-and inherited functions, are replaced as attributes. The new code calls the rewriter of the calling
-thread, or the original in a thread without a rewriter.
+and inherited functions, are replaced as attributes of their module or class. The new code or
+attribute calls the rewriter of the calling thread, or the original in a thread without a rewriter.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ patch_lock = threading.RLock()
 
 
 class Patch:
-    """Base class of patches. A patch changes one function, for the contexts of all threads.
+    """Base class of patches. A patch replaces one function for the contexts of all threads.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.
         original: The original function; callable while the patch is installed.
-        users: One object for each context that uses the patch.
+        users: One object for each ``rewrite`` context that uses the patch.
     """
 
     original: Callable[..., object]
@@ -57,7 +57,7 @@ class Patch:
         self.users: set[object] = set()
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:
-        """Return ``ctx.origin_func``: it calls the function's next rewriter, or the original."""
+        """Return ``ctx.origin_func``: it calls the next outer rewriter, or the original."""
 
         def origin_func(*args: object, **kwargs: object) -> object:
             return (rewriter.outer or self.original)(*args, **kwargs)
@@ -65,11 +65,11 @@ class Patch:
         return origin_func
 
     def call(self, /, *args: object, **kwargs: object) -> object:
-        """Call the rewriter of this thread, or the original if the thread has no rewriter."""
+        """Call this thread's rewriter of the function, or the original if the thread has none."""
         return (thread_rewriters().table.get(self.key) or self.original)(*args, **kwargs)
 
     def install(self) -> None:
-        """Apply the change to the process."""
+        """Replace the function in the process."""
         raise NotImplementedError
 
     def uninstall(self) -> None:
@@ -127,7 +127,7 @@ class AttributePatch(Patch):
         return isinstance(self.resolved.owner, ModuleType)
 
     def install(self) -> None:
-        """Replace the attribute and its aliases in other modules."""
+        """Replace the attribute, and names in other modules that refer to the same object."""
         self._replacement = _wrap_in_descriptor_like(self.resolved.value, self._make_wrapper())
         for owner, attribute in self.locations:
             try:
@@ -138,7 +138,7 @@ class AttributePatch(Patch):
             setattr(module, name, getattr(method.__self__, self.resolved.attribute))
 
     def uninstall(self) -> None:
-        """Restore the attribute and its aliases, unless other code has replaced them meanwhile."""
+        """Restore what :meth:`install` replaced, unless other code has replaced it meanwhile."""
         for module, name, method in self.bound_methods:
             if vars(module).get(name) == getattr(method.__self__, self.resolved.attribute):
                 setattr(module, name, method)
@@ -160,7 +160,7 @@ class AttributePatch(Patch):
 
 
 def get_patch(resolved: ResolvedName, code_patch: type[CodePatch] = CodePatch) -> Patch:
-    """Return the existing patch of an attribute, or a new one that is not installed.
+    """Return the existing patch of an attribute, or a new patch that is not yet installed.
 
     Args:
         resolved: The attribute to patch.
@@ -208,7 +208,7 @@ def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
 
 
 def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., object]]) -> None:
-    """Replace functions of torch for core's own use; no report lists these replacements.
+    """Replace functions of torch in this thread, for core's own use; no report lists them.
 
     Args:
         undo: An exit stack that the caller must close; it restores the functions.
@@ -225,7 +225,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
 
 def _unwrap_function(value: object) -> FunctionType | None:
-    """Return the value if it is a Python function, or the function in a descriptor; else None."""
+    """Return a Python function, or the one in a descriptor such as ``staticmethod``; else None."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
@@ -260,7 +260,7 @@ def _patch_key(owner: object, attribute: str) -> Hashable:
 
 
 def _find_original(resolved: ResolvedName) -> Callable[..., object]:
-    """Return the function to which an attribute refers; methods take ``self`` or ``cls`` first."""
+    """Return the function that an attribute holds; methods of a class take ``self`` or ``cls``."""
     owner, attribute, value = resolved.owner, resolved.attribute, resolved.value
     if not isinstance(owner, type):
         return cast("Callable[..., object]", value)
@@ -298,9 +298,10 @@ def _wrap_in_descriptor_like(value: object, function: Callable[..., object]) -> 
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Find the aliases of the patched attributes in loaded modules.
+    """Find the names by which loaded modules refer to the objects that are to be replaced.
 
-    Each alias is stored in the patch that replaces its value.
+    The names are stored in the ``locations`` of the object's patch; names of a class method that
+    is written in C are stored in its ``bound_methods``.
     """
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():

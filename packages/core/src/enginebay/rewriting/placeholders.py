@@ -24,11 +24,12 @@ _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
 
 def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
-    """Decompose a program as the default exporter does; return the nodes without a translation.
+    """Decompose a program as the default exporter does; return the nodes that it cannot translate.
 
     Args:
         program: The captured program to decompose.
-        translated: Operators that symbolic rewriters translate, such as ``aten::copy``.
+        translated: Further operators to leave out, which symbolic rewriters translate, such as
+            ``aten::copy``.
     """
     # Checked with torch 2.13, where the exporter's registry is private.
     from torch.onnx._internal.exporter import _dispatching, _fx_passes
@@ -56,7 +57,7 @@ def operator_name(node: Node) -> str:
 def placeholder_translations(
     nodes: Iterable[Node],
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return a mapping: a node's operator → a function that adds a placeholder node for it."""
+    """Return for each node's operator a function that adds a placeholder node to an ONNX graph."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
-    """A rewriter whose conditions hold for the target.
+    """A rewriter whose conditions hold for the target of the export.
 
     Attributes:
         kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
@@ -23,7 +23,8 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
         condition: The conditions of the rewriter as text.
         distribution: The distribution that ships the rewriter; None for a rewriter of the caller.
         count: The number of replacements: calls of a function, instances of a module, nodes of a
-            symbolic, operators of a lowering. Exporters run a model more than once.
+            symbolic, operators of a lowering. A call may be counted several times, since exporters
+            run a model more than once.
         lost_to: The ``origin`` of the rewriter that was selected instead; empty if this rewriter
             was selected.
     """
@@ -38,7 +39,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> str:
-        """The report's line about this rewriter, for a rewriter that was not selected."""
+        """The report's line on a rewriter that was not selected; names the selected rewriter."""
         return f"{self.kind} {self.name}: {self.origin} was not used, {self.lost_to} has priority"
 
 
@@ -46,7 +47,8 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of the rewriters of one ``rewrite`` context.
 
     Attributes:
-        applied: Every active rewriter, in the order of declaration.
+        applied: Every active rewriter: those of functions first, then of modules, the symbolics and
+            the lowerings.
         not_found: One line for each rewriter whose name no loaded module has.
         not_served: One line for each rewriter without effect: a symbolic that the exporter cannot
             use, a lowering of an operator that no captured graph contains, or any rewriter of the
@@ -61,7 +63,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """Name of a function, module or operator → the number of its replacements, if not zero."""
+        """Name of each replaced function, module or operator → the number of its replacements."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:
@@ -70,21 +72,21 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never_fired(self) -> tuple[str, ...]:
-        """The names of the active rewriters that replaced nothing."""
+        """The names of the functions, modules and operators whose rewriters replaced nothing."""
         return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
 
     def lines(self) -> list[str]:
-        """Return the lines of the report: one for each rewriter, and one for each problem."""
+        """Return the report's lines: one for each active rewriter, then one for each problem."""
         fired = [f"{each.kind} {each.name}: {_format_count(each.count)}" for each in self.applied]
         lost = [each.loss for each in self.lost]
         return [*fired, *self.not_found, *self.not_served, *lost]
 
     def summarize(self, backend_distribution: str = "") -> Iterator[str]:
-        """Yield one line on all rewriters that fired, then a line for each problem.
+        """Yield one line on all rewriters that fired, then lines on the others and on problems.
 
         Args:
             backend_distribution: The distribution that ships the backend. Rewriters of this
-                distribution and of core that did not fire are not listed.
+                distribution and of core are not listed if they did not fire or were not selected.
         """
         # Most models need few of core's and the backend's rewriters. --json lists them all.
         builtin = (CORE, backend_distribution)
@@ -107,7 +109,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def join_reports(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
-    """Return one report for the reports of two contexts; None if both are None.
+    """Return the merged report of two ``rewrite`` contexts; None if both reports are None.
 
     The counts of a rewriter that was active in both contexts are added.
     """

@@ -32,7 +32,7 @@ CORE = "enginebay"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The target that a model is exported for.
+    """What a model is exported for: backend, IR, exporter and options.
 
     Attributes:
         backend: The backend's name.
@@ -42,7 +42,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         config: The deployment config; empty without one.
         operators: The operators that the backend lists as supported, such as ``aten.add``; None if
             the backend has no such list.
-        lacking: The operators that the backend lists as unsupported, if ``operators`` is None.
+        lacking: The operators that the backend lists as unsupported; used only if ``operators`` is
+            None.
         options: All other keyword arguments of :func:`~enginebay.rewriting.rewrite`.
     """
 
@@ -81,10 +82,12 @@ class Rewriter:
         backend: The only backend for which the rewriter applies; None for all backends.
         ir: The only IR for which the rewriter applies; None for all IRs.
         versions: Version ranges by distribution, such as ``{"torch": ">=2.9"}``; all must match.
-        check: A further condition: takes the target, and returns True if the rewriter applies.
+        check: A function that takes the target and returns True if the rewriter applies; None if
+            the rewriter has no such condition.
         distribution: The distribution that ships the rewriter; None for a rewriter of the caller.
         is_pytorch: For a symbolic: True if ``name`` is an operator of PyTorch.
-        arg_descriptors: For a symbolic: one letter code for each argument.
+        arg_descriptors: For a symbolic: one letter code for each argument, or None to pass the
+            arguments as they are.
         needs: For a lowering: its further requirements, which are keys of ``NEEDS``.
     """
 
@@ -112,12 +115,12 @@ class Rewriter:
 
     @property
     def rank(self) -> int:
-        """The precedence: 0 for core's rewriters, 1 for a plugin's, 2 for the caller's."""
+        """The precedence: 2 (first) for the caller's rewriters, 1 for a plugin's, 0 for core's."""
         return {CORE: 0, None: 2}.get(self.distribution, 1)
 
     @property
     def operator(self) -> str:
-        """The replaced operator as in ``torch.ops``; ``name`` if no torch operator is replaced."""
+        """The replaced operator, such as ``aten.roll``; ``name`` if it is not a torch operator."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:

@@ -32,8 +32,8 @@ class Rewriting:
     """Context manager that activates rewriters; returned by :func:`rewrite`.
 
     Attributes:
-        target: The target that the model is exported for.
-        model: The model to export: the original, or its replacement by a module rewriter.
+        target: The backend, the IR and the options that the model is exported for.
+        model: The model to export: the original model, or the module that replaces it.
     """
 
     def __init__(
@@ -151,15 +151,15 @@ def rewrite(
         backend: The backend that the model is exported for.
         ir: The kind of IR that the model is exported to.
         rewriters: The sets to select from, in addition to core's own.
-        config: The deployment config, for rewriters to read.
+        config: The deployment config, which rewriters read from ``ctx.config``.
         opset: The requested ONNX opset.
         exporter: The exporter that will run, such as ``"torchscript"``; None if unknown.
         operators: The operators that the engine supports; None if unknown.
-        lacking: Operators that the engine does not support; read if ``operators`` is None.
+        lacking: Operators that the engine does not support; used only if ``operators`` is None.
         kinds: The kinds of rewriters to activate; by default all.
         builtin: False to exclude core's own rewriters.
-        strict: True to raise for a rewriter without effect, such as a name that is not found or a
-            symbolic that the exporter cannot use; False to add a line to the report.
+        strict: True to raise an error for a rewriter that can have no effect: no loaded module has
+            its name, or the exporter cannot use it. False to add a line to the report instead.
         **options: Further settings, which rewriters read from ``ctx.options``. Constructors of
             module rewriters receive those that they have as parameters.
 
@@ -168,8 +168,8 @@ def rewrite(
 
     Raises:
         RewriterError: When the context is entered, before any change: two rewriters are equally
-            specific, a name refers to an object of a wrong type, or ``strict`` is True and the
-            report would have a line on a problem.
+            specific, a name refers to an object of a wrong type, or ``strict`` is True and a
+            rewriter can have no effect.
     """
     target = Target(
         backend=backend,
@@ -187,7 +187,7 @@ def rewrite(
 
 
 def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:
-    """Return a line for each rewriter of the caller if none of them applies, else no lines."""
+    """Return a line on each rewriter of the caller if none is in ``chosen``; else an empty list."""
     # A set for several backends has rewriters that do not apply: that is no line.
     callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
     if not set(callers).isdisjoint(chosen):

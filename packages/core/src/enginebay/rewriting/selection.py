@@ -20,7 +20,7 @@ _K = TypeVar("_K", bound="Hashable")
 
 
 def select_applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
-    """Return the rewriters whose conditions all hold, in the same order."""
+    """Return the rewriters whose conditions all hold for the target, in their given order."""
     version_of = _version_lookup()
     return [
         rewriter
@@ -33,10 +33,10 @@ def select_applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rew
 def select_most_specific(
     candidates: Mapping[_K, list[Rewriter]], lost: Lost | None = None
 ) -> dict[_K, Rewriter]:
-    """Return the most specific rewriter for each key.
+    """Return the most specific rewriter for each key of ``candidates``.
 
     Args:
-        candidates: Key, such as a function → all rewriters for this key.
+        candidates: What is replaced, such as a function → all rewriters that replace it.
         lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Raises:
@@ -88,7 +88,7 @@ def list_rewriters(
     Returns:
         Rewriter → the rewriter that is used instead; None if the rewriter itself may be used. A
         ``check`` and the ``needs`` of a lowering are only evaluated during an export. If they
-        are false, the next rewriter for the same name is used; both rewriters have None here.
+        are false, the next rewriter for the same name is used; so both rewriters map to None.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}

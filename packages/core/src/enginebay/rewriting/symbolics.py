@@ -99,7 +99,10 @@ class SymbolicRewriters:
             watch_constants(undo, operators, self._refuse_symbolic)
 
     def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> None:
-        """Raise if the caller declared the unusable symbolic; else add a line to ``not_served``."""
+        """Raise an ExportError for a symbolic that the caller declared but the exporter cannot use.
+
+        For an unusable symbolic of core or a plugin, add a line to ``not_served`` instead.
+        """
         others = [
             name
             for name, why_never_met in _exporter_checks().items()

@@ -28,7 +28,7 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
         own: The content for this thread.
 
     Attributes:
-        users: The number of contexts that use the dictionary.
+        users: The number of ``rewrite`` contexts that use the dictionary.
     """
 
     def __init__(self, base: dict[str, object], own: dict[str, object]) -> None:
@@ -67,15 +67,18 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
         return repr(self._current)
 
     def keys(self) -> dict_keys[str, object]:
-        """Return the view of a plain dict: it can be reversed, unlike a MutableMapping's view."""
+        """Return a ``dict``'s view of this thread's keys.
+
+        Unlike the view of a MutableMapping, it can be reversed.
+        """
         return self._current.keys()
 
     def values(self) -> dict_values[str, object]:
-        """Return the view of a plain dict, as :meth:`keys` does."""
+        """Return a ``dict``'s view of this thread's values."""
         return self._current.values()
 
     def items(self) -> dict_items[str, object]:
-        """Return the view of a plain dict, as :meth:`keys` does."""
+        """Return a ``dict``'s view of this thread's items."""
         return self._current.items()
 
     def copy(self) -> dict[str, object]:
@@ -87,12 +90,12 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
 
 
 def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
-    """Return a dictionary of a module's children, which only the calling thread reads.
+    """Give the calling thread its own dictionary of a module's children; return this dictionary.
 
     Args:
         module: The module whose children the calling thread replaces.
         undo: An exit stack that the caller must close. After that, all threads share one dictionary
-            again, which has the changes that the calling thread has not reverted.
+            again. Changes that the calling thread made and did not revert are in this dictionary.
 
     Raises:
         RewriterError: Another thread is rewriting the module.

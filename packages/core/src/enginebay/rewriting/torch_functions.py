@@ -52,11 +52,11 @@ class TorchFunctionPatch(CodePatch):
     """The patch of a torch function that is written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
-        """Return the patched function, for which :meth:`call` selects the next rewriter."""
+        """Return the patched function, for which :meth:`call` skips rewriters that are running."""
         return self.function
 
     def call(self, /, *args: object, **kwargs: object) -> object:
-        """Call this thread's innermost rewriter that is not already running; else the original."""
+        """Call this thread's innermost rewriter that is not running yet, or else the original."""
         thread = thread_rewriters()
         rewriter = thread.table.get(self.key)
         while rewriter is not None and rewriter in thread.running:
@@ -73,17 +73,20 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """Replaces torch's checks for overrides, to ignore modes while a RewriteMode is innermost."""
+    """Replaces torch's checks for overrides, such as ``has_torch_function``.
+
+    The replacements ignore torch function modes if the innermost mode is a RewriteMode.
+    """
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))
 
     def install(self) -> None:
-        """Replace the checks in every module that uses them."""
+        """Replace the checks in torch's modules that define functions in Python (``_MODULES``)."""
         _replace_checks({name: ours for name, (_, ours) in _CHECKS.items()})
 
     def uninstall(self) -> None:
-        """Restore torch's own checks."""
+        """Restore ``has_torch_function`` and torch's other checks for overrides."""
         _replace_checks({name: original for name, (original, _) in _CHECKS.items()})
 
 
@@ -119,7 +122,7 @@ def _our_mode_is_innermost() -> bool:
 
 
 def _has_override(values: Iterable[object]) -> bool:
-    """Return True if a value's class overrides torch functions; modes are ignored."""
+    """Return True if a value's class has an own ``__torch_function__``; modes are ignored."""
     return (
         any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()
     )

@@ -184,7 +184,7 @@ def _remove_from_stack(mode: TorchFunctionMode) -> list[TorchFunctionMode] | Non
     """Remove a mode from this thread's stack, but not the modes above it.
 
     Returns:
-        The modes above this mode, from the lowest; None if the mode is not on the stack.
+        The modes above this mode, the lowest first; None if the mode is not on the stack.
     """
     stack = [_get_function_stack_at(index) for index in range(_len_torch_function_stack())]
     if mode not in stack:

@@ -52,7 +52,7 @@ class OperatorPatch(Patch):
         self._custom: set[int] = set()
 
     def install(self) -> None:
-        """Register a function that calls the thread's rewriter, for every opset."""
+        """For every opset, register a function that calls the calling thread's rewriter."""
         from torch.onnx import _constants
 
         group = _load_registry().get_function_group(self._operator)
@@ -118,7 +118,11 @@ def patch_symbolic(function: type, name: str) -> Patch:
 
 
 def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
-    """Return a symbolic's replacement; it parses arguments if there are ``arg_descriptors``."""
+    """Return the function to call for a symbolic rewriter.
+
+    If the rewriter has ``arg_descriptors``, the function first converts the arguments to Python
+    values; else it is the rewriter's replacement itself.
+    """
     descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
         return rewriter.replacement
@@ -135,7 +139,7 @@ def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return why no traced graph contains an operator; empty if one may contain it."""
+    """Return the reason why traced graphs never have an operator; empty if they may have it."""
     import torch
 
     name = add_namespace(operator)
@@ -148,7 +152,7 @@ def why_not_traced(operator: str) -> str:
 
 
 def why_superseded(operator: str) -> str:
-    """Return why torch no longer calls an operator; empty if torch still calls it."""
+    """Return the reason why torch no longer calls an operator; empty if torch still calls it."""
     successor = SUPERSEDED.get(add_namespace(operator))
     return f"torch.norm calls {successor} instead" if successor else ""
 
@@ -156,9 +160,10 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Until ``undo`` is closed, watch for symbolics without effect, and call ``refuse`` for them.
+    """Until ``undo`` is closed, call ``refuse`` for each symbolic rewriter without effect.
 
     A symbolic has no effect if the exporter folds all nodes of its operator to constants.
+    ``refuse`` takes the rewriter and the reason as text.
     """
     import torch
 
@@ -177,7 +182,10 @@ def watch_constants(
 
 
 def has_symbolic(overload: OpOverload, is_complex: bool) -> bool:
-    """Return True if the TorchScript exporter translates an operator."""
+    """Return True if the TorchScript exporter translates an operator.
+
+    It translates no operator that is called with complex numbers (``is_complex``).
+    """
     name = overload._schema.name
     # It has no complex numbers, and therefore its stft has another result than torch's.
     if is_complex or name == "aten::stft":
