@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def replace_complex_views(program: ExportedProgram) -> None:
-    """Replace each ``view_as_real`` by the two tensors that its complex tensor was created from."""
+    """Replace each ``view_as_real`` by the real tensors from which its argument was created."""
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 

@@ -1,4 +1,4 @@
-"""The context of a lowering: its target, and facts about the arguments of the operator."""
+"""The ``ctx`` argument of a lowering: the target, and facts about the operator's arguments."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class LoweringContext(Target, frozen=True, kw_only=True):
 
     Attributes:
         origin_op: A function that takes the lowering's arguments except ``ctx``, and computes the
-            operator without this lowering: by another lowering of the operator, such as core's. If
-            there is none, torch's decomposition replaces an operator that the engine or the
-            exporter does not support, and any other operator stays in the graph.
+            operator without this lowering. It uses another lowering of the operator, such as
+            core's, if there is one. Otherwise, torch's decomposition replaces the operator if the
+            engine or the exporter does not support it; a supported operator stays in the graph.
     """
 
     origin_op: Callable[..., Any]
@@ -58,7 +58,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
         return not isinstance(x, torch.Tensor) or self._values.is_constant(x)
 
     def value_of(self, x: torch.Tensor) -> NumpyArray:
-        """Return the values of a constant; bfloat16 is converted to float32.
+        """Return the values of a constant as an array; bfloat16 is converted to float32.
 
         If ``x`` is not constant, the export fails with a
         :class:`~enginebay.errors.RewriterError`.

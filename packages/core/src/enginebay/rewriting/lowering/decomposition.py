@@ -27,9 +27,9 @@ def decompose(
     Args:
         program: The program. Constants that decompositions create are added to this program and to
             the returned program.
-        table: Operator → decomposition.
+        table: Operator → the function that computes the operator by other operators.
         values: The constants of the program. The fake tensors that stand for these constants in the
-            new graph are stored in this object.
+            new graph are stored in ``values``.
 
     Raises:
         ExportError: A constant of the program has no data.

@@ -45,13 +45,13 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 
 
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
-    """Turn each node with a constant value into a constant, if the exporter cannot translate it.
+    """Turn each node that the exporter cannot translate into a constant, if its value is constant.
 
     An example is the matrix inverse from which an orthogonal weight is computed.
 
     Args:
         program: The program to change.
-        known: Returns True for operators that the exporter translates.
+        known: A function that returns True for an operator that the exporter translates.
     """
     import torch
 
@@ -94,7 +94,7 @@ def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Tensor]) -> None
 
 
 def replace_node(program: ExportedProgram, node: Node, other: Node) -> None:
-    """Make all readers of a node, and the program's outputs, use another node instead."""
+    """Use ``other`` instead of ``node`` in all nodes that read it and in the program's outputs."""
     from torch.export.graph_signature import TensorArgument
 
     node.replace_all_uses_with(other)

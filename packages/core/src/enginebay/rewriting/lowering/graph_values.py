@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GraphValues:
-    """The constants of a program, in the program's graph and in the graph of its lowered version.
+    """Finds the constants of a program in its graph, and in the graph of its lowered version.
 
     Args:
         inputs: Graph input that is a weight, a buffer or a constant → its tensor.
@@ -32,7 +32,7 @@ class GraphValues:
 
     @classmethod
     def from_program(cls, program: ExportedProgram, *, weights: bool = True) -> GraphValues:
-        """Return the constants of a program; weights are included if ``weights`` is True."""
+        """Return the constants of a program; its weights are among them if ``weights`` is True."""
         from torch.export.graph_signature import InputKind
 
         kinds = {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
@@ -50,8 +50,8 @@ class GraphValues:
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
         """Store the fake tensors (by name) that stand for constants while a new graph is recorded.
 
-        By its fake tensor, a constant is found among the inputs of the new graph: the order of the
-        inputs may differ from the order in the program.
+        A constant's input in the new graph is looked up by the fake tensor, since the inputs of the
+        new graph may be in another order than those of the program.
         """
         self._fake_tensors = fake_tensors
 
@@ -60,7 +60,7 @@ class GraphValues:
         return self._find_value(x) is not None
 
     def value_of(self, x: torch.Tensor) -> NumpyArray | None:
-        """Return the values of a constant; None for other tensors."""
+        """Return the values of a constant as an array; None for other tensors."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
 
@@ -182,7 +182,7 @@ def find_node(x: torch.Tensor) -> Node | None:
 
 
 def constant(values: object, device: torch.device) -> torch.Tensor:
-    """Add numbers, an array or a tensor to the recorded graph as a constant; return this tensor."""
+    """Add numbers, an array or a tensor as a constant to the recorded graph; return its tensor."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -194,7 +194,7 @@ def constant(values: object, device: torch.device) -> torch.Tensor:
 
 
 def unwrap_functional(value: object) -> Any:
-    """Return the tensor inside torch's wrapper for functionalisation; any other value as it is."""
+    """Return the tensor inside a ``FunctionalTensor``; return any other value as it is."""
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
 

@@ -33,8 +33,8 @@ class LoweredOperator:
     Args:
         overload: The overload of the operator that the graph calls.
         active: The lowering of the operator.
-        origin: The lowering or decomposition that ``ctx.origin_op`` calls; None to keep the
-            operator in the graph.
+        origin: The lowering or decomposition that ``ctx.origin_op`` calls. If None,
+            ``ctx.origin_op`` keeps the operator in the graph.
         fallback: The lowering for calls to which ``active`` does not apply; None to use
             ``origin``.
         fields: The fields of the target, which become attributes of ``ctx``.
@@ -103,9 +103,11 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return an unsupported operator's result as constants, if it depends on constants only.
+        """Compute an operator whose arguments are constant, and return its result as constants.
 
-        The result is None if the lowering must be called.
+        The result is None if the lowering must be called instead: if it is also for engines that
+        support the operator, if an argument is not constant, or if the operator's result is
+        complex or larger than the arguments.
         """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
@@ -250,7 +252,7 @@ def _format_count(values: list[object]) -> str:
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """Remove the graph that torch appends to a RewriterError raised in the ``with`` block."""
+    """Remove the graph that torch appends to a RewriterError's message in the ``with`` block."""
     try:
         yield
     except RewriterError as err:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
-    """Return an operator's name as :func:`observe_operators` would return it."""
+    """Return an operator's name as :func:`observe_operators` returns it, such as ``mul``."""
     return _format_name(overload._schema.name.partition("::")[2], is_complex=is_complex)
 
 
@@ -24,7 +24,7 @@ def _format_name(name: str, *, is_complex: bool) -> str:
 
 
 def observe_operators(run: Callable[[], object]) -> set[str]:
-    """Run a model, and return the names of the operators called, without namespace and overload.
+    """Run a model, and return the names of the operators that it calls, such as ``mul``.
 
     A call with complex numbers adds a second name, such as ``mul of complex numbers``.
 

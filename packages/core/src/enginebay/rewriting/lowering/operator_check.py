@@ -27,7 +27,11 @@ _MAX_PLACES = 2
 
 
 def check_operators(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Check that an engine supports every operator of a program.
+    """Check that the engine supports every operator of a program.
+
+    Args:
+        program: The lowered program.
+        operators: The operators that the engine supports.
 
     Raises:
         LackingOperatorsError: The engine does not support some operators; the message lists all of
@@ -81,7 +85,7 @@ def _format_place(node: Node) -> str:
 
 
 def _module_path(node: Node) -> str:
-    """Return the path of a node's module; empty for the model itself."""
+    """Return the path of a node's module, such as ``neck.0``; empty for the model itself."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     return str(stack[-1][0]).removeprefix("model").removeprefix(".") if stack else ""
 

@@ -45,7 +45,7 @@ def find_overloads(name: str) -> list[OpOverload]:
 
 
 def operator_name(overload: OpOverload) -> str:
-    """Return an operator's name without the overload: ``aten.max``."""
+    """Return an operator's name without the overload, such as ``aten.max``."""
     name: str = overload._schema.name
     return name.replace("::", ".")
 
@@ -65,7 +65,7 @@ def is_listed(overload: OpOverload, operators: Collection[str]) -> bool:
 
 
 def has_complex(operators: Collection[str]) -> bool:
-    """Return True if an engine with these operators supports complex numbers."""
+    """Return True if an engine that supports ``operators`` supports complex numbers."""
     return not {"aten.complex", "aten.complex.default"}.isdisjoint(operators)
 
 
@@ -82,7 +82,7 @@ def are_complex(args: object, kwargs: object) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return why no captured graph contains the overloads; empty if a graph may contain them."""
+    """Return the reason why captured graphs never have the overloads; empty if they may."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):

@@ -48,18 +48,19 @@ def lower_program(
 ) -> ExportedProgram:
     """Return a program with the active lowerings applied to the operators.
 
-    If the engine's operators are known, torch's own decompositions replace every operator that the
-    engine does not support and that has no lowering.
+    If ``lowerings.operators`` lists the operators that the engine supports, torch's own
+    decompositions replace every other operator that has no lowering.
 
     Args:
         program: The captured program to lower.
         lowerings: The lowerings of the innermost ``rewrite`` context.
-        known: Returns True for operators that the exporter translates; None if there is no
-            exporter, or if the exporter translates all operators.
+        known: A function that returns True for an operator that the exporter translates; None if
+            there is no exporter, or if the exporter translates all operators.
 
     Raises:
         RewriterError: A lowering raises, or returns a result of another dtype or shape.
-        LackingOperatorsError: The lowered program has operators that the engine does not support.
+        LackingOperatorsError: The lowered program has operators that are not in
+            ``lowerings.operators``.
     """
     import torch
 
@@ -91,7 +92,11 @@ def lower_program(
 # Cached: the tables have more than 1,000 entries, and filtering them takes 0.1 s.
 @cache
 def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., object]]:
-    """Return torch's decompositions of all operators except ``operators``, the engine's own."""
+    """Return torch's decompositions of all operators that are not among the engine's.
+
+    Args:
+        operators: The operators that the engine supports.
+    """
     import torch
     from torch._decomp import decomposition_table
 
@@ -117,7 +122,7 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
 def _decompose_composites(
     program: ExportedProgram, known: Known
 ) -> dict[OpOverload, Callable[..., object]]:
-    """Return the decompositions of the composite operators that the exporter cannot translate."""
+    """Return the decompositions of a program's composite operators that have no translation."""
     import torch
 
     defaults: Any = torch.export.default_decompositions()

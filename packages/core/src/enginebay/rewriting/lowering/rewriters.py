@@ -42,8 +42,10 @@ class LoweringRewriters:
     Args:
         rewriters: The lowerings whose conditions hold.
         fields: The fields of the target, which become attributes of ``ctx``.
-        not_found: A list to extend by one line for each operator that torch does not have.
-        not_served: A list to extend by one line for each operator that no captured graph contains.
+        not_found: A list to extend by one line for each lowering of an operator that torch
+            does not have.
+        not_served: A list to extend by one line for each lowering of an operator that no captured
+            graph contains.
         lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
@@ -97,7 +99,7 @@ class LoweringRewriters:
     def active(self) -> list[ActiveRewriter]:
         """The selected lowerings.
 
-        A lowering that requires an unsupported operator is included only after it has fired.
+        A lowering that is only for engines without the operator is included only once it has fired.
         """
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
@@ -107,11 +109,13 @@ class LoweringRewriters:
         ]
 
     def names(self, known: Known | None) -> set[str]:
-        """Return the names of the lowered operators, without namespace and overload.
+        """Return the names of the operators that this and enclosing contexts lower.
+
+        The names have no namespace and no overload, such as ``max``.
 
         Args:
-            known: Returns True for operators that the exporter translates; None if there is no
-                exporter, or if the exporter translates all operators.
+            known: A function that returns True for an operator that the exporter translates; None
+                if there is no exporter, or if the exporter translates all operators.
         """
         names = {
             observed_name(overload, is_complex="complex" in rewriter.needs)
@@ -122,9 +126,10 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return operator → its lowerings.
+        """Return the lowerings of each operator, in the order in which they are tried.
 
-        Operators that the exporter does not translate (``known`` returns False) are included.
+        Lowerings of operators that the exporter does not translate (``known`` returns False) are
+        included.
         """
         return {**self._select_untranslated(known), **self._winners}
 
@@ -139,7 +144,7 @@ class LoweringRewriters:
 
     @property
     def fired(self) -> int:
-        """How often lowerings of this context and of enclosing contexts have fired, in total."""
+        """The number of calls that lowerings of this and of enclosing contexts have replaced."""
         outer = self._outer_context()
         return sum(each.count for each in self.active) + (0 if outer is None else outer.fired)
 
@@ -181,8 +186,8 @@ class LoweringRewriters:
         Args:
             values: The constants of the graph.
             decompositions: torch's own decompositions, for calls without an applicable lowering.
-            known: Returns True for operators that the exporter translates; None if there is no
-                exporter, or if the exporter translates all operators.
+            known: A function that returns True for an operator that the exporter translates; None
+                if there is no exporter, or if the exporter translates all operators.
         """
         from enginebay.rewriting.lowering.lowered_operator import LoweredOperator
 
@@ -212,7 +217,7 @@ class LoweringRewriters:
     def _decompose(
         self, original: object, /, program: ExportedProgram, registry: ONNXRegistry
     ) -> ExportedProgram:
-        """Return the program after the default exporter's decompositions and the lowerings."""
+        """Apply the default exporter's decompositions and the lowerings; return the new program."""
         del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
 
@@ -314,9 +319,10 @@ def _rank_winners(
 def _rank_by_size(
     candidates: Mapping[OpOverload, list[Rewriter]],
 ) -> dict[OpOverload, list[Rewriter]]:
-    """Return each operator's most specific lowering.
+    """Return a list for each operator, which begins with its most specific lowering.
 
-    If this lowering requires fixed sizes, the most specific general lowering follows.
+    If this lowering requires fixed sizes, the list also has the most specific lowering that
+    accepts dynamic sizes.
     """
     general = {
         key: group
@@ -335,5 +341,5 @@ _DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:
-    """Return the lowerings of the thread's innermost ``rewrite`` context; None outside of one."""
+    """Return the lowerings of the thread's innermost ``rewrite`` context; None if there is none."""
     return _layers.entered[-1] if _layers.entered else None

@@ -55,7 +55,8 @@ class _GraphRun:
 
     Attributes:
         values: Name in the TorchScript graph → the computed value.
-        recorded: The names of tensors that depend on the inputs, and whose nodes are recorded.
+        recorded: The names of the tensors that depend on the inputs, or that the graph writes to.
+            Nodes that read or return one of them are recorded.
     """
 
     def __init__(self, module: ScriptModule) -> None:

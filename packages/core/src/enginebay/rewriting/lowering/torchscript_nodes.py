@@ -38,10 +38,11 @@ _UPSAMPLING = ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
 
 
 def evaluate_node(node: Node, arguments: list[Any]) -> list[object]:
-    """Return the outputs of a node for the values of its inputs.
+    """Compute a node and return its outputs; ``arguments`` are the values of its inputs.
 
     Raises:
-        ConversionError: ATen has no such operator, or a number depends on the model's inputs.
+        ConversionError: ATen does not have the node's operator, or a number that the node reads
+            depends on the model's inputs.
     """
     import torch
 
@@ -83,7 +84,7 @@ def _has_data(value: object) -> bool:
 
 
 def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
-    """Compute ``repeat_interleave`` by an index lookup, so that the size of the result is known."""
+    """Compute ``repeat_interleave`` by an index lookup, so that the result has a fixed size."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -95,7 +96,10 @@ def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tens
 
 
 def _safe_name(name: str) -> str:
-    """Return a name without ``unsafe_``: unsafe operators do not declare shared memory."""
+    """Return an operator's safe variant by name, such as ``split`` for ``unsafe_split``.
+
+    The schemas of unsafe variants do not declare that their outputs share memory.
+    """
     safe = name.removeprefix("unsafe_")
     return safe if safe in ("chunk", "split", "split_with_sizes") else name
 
