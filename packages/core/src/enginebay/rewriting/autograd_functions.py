@@ -53,7 +53,11 @@ class _Tree(Generic[_T]):
         return [self._leaves[index] for index in self._indices]
 
     def with_leaves(self, leaves: Iterable[object]) -> Any:
-        """Return a copy of the structure in which other values replace :attr:`leaves`, in order."""
+        """Return a copy of the structure with other leaves.
+
+        Args:
+            leaves: One value for each of :attr:`leaves`, in the same order.
+        """
         from torch.utils import _pytree as pytree
 
         replaced = list(self._leaves)
@@ -88,7 +92,7 @@ class _RecordedCall:
     def build_arguments(
         self, tensors: Iterable[object], sizes: Iterable[object]
     ) -> tuple[object, ...]:
-        """Return the recorded arguments, with their tensors and dynamic sizes replaced."""
+        """Return the recorded arguments, but with these tensors and these dynamic sizes."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -98,7 +102,7 @@ class _RecordedCall:
         return arguments
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        """Run the autograd function with these tensors and dynamic sizes; return its tensors."""
+        """Run the autograd function with ``tensors`` and ``sizes``; return its result's tensors."""
         import torch
 
         self.outputs = _Tree(self._function(*self.build_arguments(tensors, sizes)), torch.Tensor)
@@ -137,7 +141,7 @@ class AutogradOperators:
     def apply_function(
         self, original: Callable[..., object], function: type, /, *args: object, **kwargs: object
     ) -> object:
-        """Call the function's custom operator in a capture, otherwise ``original``.
+        """Call ``function`` as its custom operator in a capture, otherwise by ``original``.
 
         While a model is captured, this method replaces ``torch.autograd.Function.apply``.
         """

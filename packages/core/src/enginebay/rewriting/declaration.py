@@ -71,7 +71,7 @@ class RewriterSet:
         return f"<RewriterSet for {target}: {len(self)} rewriters>"
 
     def from_distribution(self, distribution: str) -> RewriterSet:
-        """Return a copy of the set in which ``distribution`` is the distribution that ships it."""
+        """Return a copy of the set, with ``distribution`` recorded as the package that ships it."""
         marked = RewriterSet(backend=self.backend, distribution=distribution)
         marked._rewriters = [replace(each, distribution=distribution) for each in self]
         return marked

@@ -56,7 +56,7 @@ class SymbolicValue:
 
 
 class SymbolicGraph:
-    """The argument ``g`` of symbolics in the default exporter; it adds nodes to the graph.
+    """The argument ``g`` of symbolics in the default exporter; :meth:`op` adds a node to a graph.
 
     Attributes:
         opset: The ONNX opset that the exporter writes.

@@ -49,7 +49,7 @@ def find_translated_overloads(operator: str) -> list[OpOverload]:
 
 
 def why_never_met(operator: str) -> str:
-    """Return the reason why this exporter's graphs never have an operator; empty if they may."""
+    """Return why no graph of this exporter has an operator; an empty string if one may have it."""
     overloads = find_translated_overloads(operator)
     if not overloads:
         return "torch.ops has no such operator"
@@ -65,7 +65,7 @@ def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]
 
     Args:
         undo: An exit stack that the caller must close; it reverts all changes.
-        symbolics: For each symbolic rewriter, the rewriter and the patch that calls it.
+        symbolics: Pairs of a symbolic rewriter and the patch that calls it.
     """
     table: dict[OpOverload, Callable[..., object]] = {}
     functions: dict[type, tuple[str, Patch]] = {}

@@ -1,4 +1,4 @@
-"""Marks: names for tensors of a model; its graph can be cut (split in two) at these tensors."""
+"""Marks are names for tensors of a model; the model's graph can be split at these tensors."""
 
 from __future__ import annotations
 

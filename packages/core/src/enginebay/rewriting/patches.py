@@ -42,7 +42,7 @@ patch_lock = threading.RLock()
 
 
 class Patch:
-    """Base class of patches. A patch replaces one function for the contexts of all threads.
+    """Base class. A patch replaces one function for the ``rewrite`` contexts of all threads.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.

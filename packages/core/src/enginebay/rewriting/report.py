@@ -39,7 +39,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> str:
-        """The report's line on a rewriter that was not selected; names the selected rewriter."""
+        """The report's line that this rewriter was not used, and which rewriter has priority."""
         return f"{self.kind} {self.name}: {self.origin} was not used, {self.lost_to} has priority"
 
 
@@ -47,8 +47,8 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of the rewriters of one ``rewrite`` context.
 
     Attributes:
-        applied: Every active rewriter: those of functions first, then of modules, the symbolics and
-            the lowerings.
+        applied: Every active rewriter: function rewriters first, then module rewriters, symbolics
+            and lowerings.
         not_found: One line for each rewriter whose name no loaded module has.
         not_served: One line for each rewriter without effect: a symbolic that the exporter cannot
             use, a lowering of an operator that no captured graph contains, or any rewriter of the
@@ -82,7 +82,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         return [*fired, *self.not_found, *self.not_served, *lost]
 
     def summarize(self, backend_distribution: str = "") -> Iterator[str]:
-        """Yield one line on all rewriters that fired, then lines on the others and on problems.
+        """Yield a line on the rewriters that fired, a line on the others, and lines on problems.
 
         Args:
             backend_distribution: The distribution that ships the backend. Rewriters of this

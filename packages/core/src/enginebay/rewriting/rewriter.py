@@ -120,7 +120,7 @@ class Rewriter:
 
     @property
     def operator(self) -> str:
-        """The replaced operator, such as ``aten.roll``; ``name`` if it is not a torch operator."""
+        """The replaced torch operator, such as ``aten.roll``; ``name`` for any other object."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:

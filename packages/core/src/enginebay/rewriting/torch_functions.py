@@ -52,7 +52,7 @@ class TorchFunctionPatch(CodePatch):
     """The patch of a torch function that is written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
-        """Return the patched function, for which :meth:`call` skips rewriters that are running."""
+        """Return the patched function, whose :meth:`call` skips rewriters that are running."""
         return self.function
 
     def call(self, /, *args: object, **kwargs: object) -> object:
@@ -122,7 +122,7 @@ def _our_mode_is_innermost() -> bool:
 
 
 def _has_override(values: Iterable[object]) -> bool:
-    """Return True if a value's class has an own ``__torch_function__``; modes are ignored."""
+    """Return True if a value's class has its own ``__torch_function__``; modes are ignored."""
     return (
         any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()
     )

@@ -120,8 +120,8 @@ def patch_symbolic(function: type, name: str) -> Patch:
 def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
     """Return the function to call for a symbolic rewriter.
 
-    If the rewriter has ``arg_descriptors``, the function first converts the arguments to Python
-    values; else it is the rewriter's replacement itself.
+    If the rewriter has ``arg_descriptors``, the function first converts each argument as its
+    descriptor says; else it is the rewriter's replacement itself.
     """
     descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
@@ -139,7 +139,7 @@ def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return the reason why traced graphs never have an operator; empty if they may have it."""
+    """Return why traced graphs never have an operator; an empty string if they may have it."""
     import torch
 
     name = add_namespace(operator)
@@ -152,7 +152,7 @@ def why_not_traced(operator: str) -> str:
 
 
 def why_superseded(operator: str) -> str:
-    """Return the reason why torch no longer calls an operator; empty if torch still calls it."""
+    """Return why torch no longer calls an operator; an empty string if torch still calls it."""
     successor = SUPERSEDED.get(add_namespace(operator))
     return f"torch.norm calls {successor} instead" if successor else ""
 

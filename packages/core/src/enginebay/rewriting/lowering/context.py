@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """``value_of`` was called for a tensor that is not constant; core raises a RewriterError."""
+    """``value_of`` was called for a tensor that is not constant; becomes a RewriterError."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):

@@ -105,9 +105,9 @@ class LoweredOperator:
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
         """Compute an operator whose arguments are constant, and return its result as constants.
 
-        The result is None if the lowering must be called instead: if it is also for engines that
-        support the operator, if an argument is not constant, or if the operator's result is
-        complex or larger than the arguments.
+        The result is None if the lowering must be called instead, for example because it is also
+        for engines that support the operator, because an argument is not constant, or because the
+        operator's result is complex or larger than its arguments.
         """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map

@@ -82,7 +82,7 @@ def are_complex(args: object, kwargs: object) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return the reason why captured graphs never have the overloads; empty if they may."""
+    """Return why no captured graph has the overloads; an empty string if one may have them."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):

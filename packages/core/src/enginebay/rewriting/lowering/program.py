@@ -122,7 +122,7 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
 def _decompose_composites(
     program: ExportedProgram, known: Known
 ) -> dict[OpOverload, Callable[..., object]]:
-    """Return the decompositions of a program's composite operators that have no translation."""
+    """Return the decompositions of those composite operators that the exporter cannot translate."""
     import torch
 
     defaults: Any = torch.export.default_decompositions()

@@ -96,9 +96,10 @@ def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tens
 
 
 def _safe_name(name: str) -> str:
-    """Return an operator's safe variant by name, such as ``split`` for ``unsafe_split``.
+    """Return the name of an operator's safe variant, such as ``split`` for ``unsafe_split``.
 
-    The schemas of unsafe variants do not declare that their outputs share memory.
+    Any other name is returned as it is. The schemas of unsafe variants do not declare that their
+    outputs share memory.
     """
     safe = name.removeprefix("unsafe_")
     return safe if safe in ("chunk", "split", "split_with_sizes") else name
