@@ -170,7 +170,7 @@ def _format_property(value: object) -> str:
 def _count_arithmetic(compiled: ov.CompiledModel, products: frozenset[str]) -> Counter[str]:
     """Return the number of arithmetic layers by the OpenVINO type in which they compute.
 
-    ``products`` contains the names of the matrix products, which a fused kernel may compute.
+    A fused kernel counts once for each matrix product in it; ``products`` has their names.
     """
     counts: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ops():

@@ -31,7 +31,8 @@ def pool_regions(
         scale: The width of the feature map divided by the width of the image.
         height: The number of bins of a region from top to bottom.
         width: The number of bins of a region from left to right.
-        samples: The number of sampling points along each side of a bin; 0 for one for each feature.
+        samples: The number of sampling points along each side of a bin. If it is 0, a bin has as
+            many sampling points as it covers features.
         shift: True if the centre of the first feature is at 0.5, not at 0: mmcv's ``aligned``.
 
     Returns:

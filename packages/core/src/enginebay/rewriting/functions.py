@@ -141,7 +141,7 @@ def _get_subject_patch(resolved: ResolvedName) -> Patch:
 
 @functools.cache
 def _find_dispatched(method: Callable[..., object]) -> Callable[..., object]:
-    """Return the function that a mode receives for a method: ``remainder`` for ``__mod__``."""
+    """Return what a TorchFunctionMode receives for a method: ``remainder`` for ``__mod__``."""
     from enginebay.rewriting.torch_mode import dispatched_function
 
     return dispatched_function(method)

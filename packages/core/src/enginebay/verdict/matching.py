@@ -39,7 +39,8 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
         found: The artifact's outputs, with the same names, dtypes and ranks; sizes may differ.
         allowed: Computes allowed errors: ``request.allowed("scores", scores)`` returns an array.
         every: The reference's outputs of all samples, from which a comparator may estimate a
-            constant such as a threshold; empty if two samples are compared with each other.
+            constant such as a threshold; empty if both sides are outputs of the model, which are
+            compared to find out how much rounding errors change them.
     """
 
     expected: Mapping[str, Any]

@@ -203,9 +203,9 @@ class ModuleSearch:
     # -- accumulated from the model's input --------------------------------------------------------
 
     def _scan_outputs(self) -> None:
-        """Compare the outputs in groups, and store the comparisons; stop at the first wrong group.
+        """Compare the modules' outputs with PyTorch's, group by group, and store the comparisons.
 
-        One engine is built for each group.
+        One engine is built for each group. The scan stops at the first group with a wrong output.
         """
         # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}

@@ -39,8 +39,8 @@ def find_regressions(
     The two rows of each cell (one model, backend and precision) are compared. Regressions are: a
     worse verdict (later in :data:`VERDICTS`); a metric that dropped by more than the cell's
     ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take at least
-    :data:`MIN_SLOWDOWN` times as long, with intervals that do not overlap; and a cell, result,
-    metric or speed that is in the baseline and missing now.
+    :data:`MIN_SLOWDOWN` times as long, if the confidence intervals of the two times do not
+    overlap; and a cell, result, metric or speed that is in the baseline and missing now.
 
     Returns:
         A sentence for each regression, and notes about results that were not compared.
