@@ -144,7 +144,7 @@ def test_needs_lacking_holds_for_an_operator_listed_in_lacking():
 def test_unknown_names_in_lacking_are_refused(name, message):
     with pytest.raises(RewriterError) as caught:
         lower(torch.relu, (X,), lacking={name})
-    assert str(caught.value).startswith(f"BackendInfo.lacking of 'any' has {message}")
+    assert str(caught.value).startswith(f"BackendInfo.lacking of 'any' contains {message}")
 
 
 @pytest.mark.parametrize(
