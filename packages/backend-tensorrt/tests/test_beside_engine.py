@@ -115,7 +115,7 @@ def test_another_version_is_refused_before_the_engine_is_read(
     content["pinned"]["tensorrt"] = "10.0.1"
     manifest.write_text(json.dumps(content))
     stand_ins.LOG.clear()
-    with pytest.raises(ArtifactError, match=r'bound to tensorrt "10\.0\.1", found "1'):
+    with pytest.raises(ArtifactError, match=r'runs only with tensorrt "10\.0\.1", found "1'):
         eb.load(made.path)
     assert stand_ins.LOG == []
 
