@@ -42,6 +42,9 @@ MORE_OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
+# The softmax of a network with random weights, on inputs with ten times the spread: its rounding
+# errors depend on the processor.
+@pytest.mark.filterwarnings("ignore:rounding alone decides:enginebay.VerdictWarning")
 @pytest.mark.parametrize("backend", CONFIGS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_config_of_mmdeploy_deploys_a_model(
