@@ -150,7 +150,7 @@ def read_signature(
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
             if misspelled := find_misspelled_input(model, args):
                 raise misspelled from err
-            names = ", ".join(repr(name) for name in args)
+            names = ", ".join(map(repr, args))
             err.hint = (
                 f"forward{forward_parameters(model)} has no parameter {names}, "
                 "so the dict was passed as one argument; use the names of the parameters"

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import torch
 
@@ -109,7 +109,9 @@ def compute_scale(
     """
     import numpy as np
 
-    magnitudes = _measure_magnitudes(values, noise)
+    lengths = enumerate(values.shape)
+    axes = [axis for axis, size in lengths if size * _MIN_SLICE_VALUES <= values.size]
+    magnitudes = _measure_magnitudes(values, noise, axes)
     scale = np.full((1,) * values.ndim, magnitudes.whole)
     for axis, slices in magnitudes.slices.items():
         small = magnitudes.small_slices(axis, noise)
@@ -133,8 +135,10 @@ def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSl
     # same query, or a class whose logit is near 0 for each image of a batch.
     common: SmallSlices = {}
     for values in outputs:
-        magnitudes = _measure_magnitudes(values, noise)
-        for axis in magnitudes.slices:
+        # Of a longer axis, too few elements of a slice are among the random ones.
+        axes = [axis for axis, size in enumerate(values.shape) if size <= _MAX_SAMPLED_ELEMENTS]
+        magnitudes = _measure_magnitudes(values, noise, axes)
+        for axis in axes:
             key = axis, values.shape[axis]
             common[key] = common.get(key, True) & magnitudes.far_below_whole(axis)
     return common
@@ -160,11 +164,10 @@ class _Magnitudes(NamedTuple):
         return small
 
 
-def _measure_magnitudes(values: NumpyArray, noise: float) -> _Magnitudes:
+def _measure_magnitudes(values: NumpyArray, noise: float, axes: Sequence[int]) -> _Magnitudes:
+    """Measure the magnitude of an output, and of the slices along ``axes``."""
     import numpy as np
 
-    # Of a longer axis, too few elements of a slice are among the random ones.
-    axes = [axis for axis, length in enumerate(values.shape) if length <= _MAX_SAMPLED_ELEMENTS]
     flat = values.reshape(-1)
     rng = np.random.default_rng(0)
     indices = (
