@@ -34,7 +34,7 @@ def test_page_without_the_comments_is_refused_and_unchanged(tmp_path: Path) -> N
     assert page.read_text() == "a\n<!-- two -->\n"
 
 
-@pytest.mark.parametrize("session", ["verdicts", "natural", "museum"])
+@pytest.mark.parametrize("session", ["verdicts", "operator-values", "known-bugs"])
 def test_docs_page_has_the_comments_of_each_session(session: str, tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
     copy.write_text(PAGE.read_text())

@@ -1,1 +1,1 @@
-"""A real scheduler and its workers on this machine: ``nox -s dask``."""
+"""A real scheduler and its workers on this machine: ``nox -s cluster``."""

@@ -1,6 +1,6 @@
 """``python -m tests.zoo``: measure all or some models of the zoo, and write the page.
 
-``python -m tests.wild`` does the same with the models of its collection.
+``python -m tests.community_models`` does the same with the models of its collection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(package: str = "tests.zoo") -> int:
         package: The package of the collection of models.
     """
     models = collection(package)
-    wanted = _arguments(models, package.rpartition(".")[2])
+    wanted = _arguments(models, package.rpartition(".")[2].replace("_", "-"))
     results = load(models.results)
     results.renew(installed(models.distributions))
     work = _work(wanted, models, results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.real.page import RESULTS as REAL, section
+from tests.full_size.page import RESULTS as FULL_SIZE, section
 
 from .models import ZOO, build
 from .page import render
@@ -18,5 +18,5 @@ COLLECTION = Collection(
     results=RESULTS,
     page=Path(__file__).parents[2] / "docs" / "zoo.md",
     distributions=DISTRIBUTIONS,
-    render=lambda results: render(results) + section(load(REAL)),
+    render=lambda results: render(results) + section(load(FULL_SIZE)),
 )

@@ -65,7 +65,7 @@ class Collection(NamedTuple):
 
 
 def collection(package: str) -> Collection:
-    """Return the ``COLLECTION`` of a package: ``tests.zoo`` or ``tests.wild``."""
+    """Return the ``COLLECTION`` of a package: ``tests.zoo`` or ``tests.community_models``."""
     found: Collection = importlib.import_module(f"{package}.collection").COLLECTION
     return found
 

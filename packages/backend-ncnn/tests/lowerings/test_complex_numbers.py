@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-#: Those with Fourier transforms alone are in ``test_lowering_rooms.py``, as networks.
+#: Those with Fourier transforms alone are in ``test_lowering_operators.py``, as networks.
 FUNCTIONS = {
     "fft, real part": lambda x: torch.fft.fft(x).real,
     "quotient": lambda x: (torch.fft.fft(x) / (torch.fft.fft(x) + 9)).imag,

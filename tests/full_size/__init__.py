@@ -1,0 +1,1 @@
+"""Architectures of transformers at the sizes that people use: ``nox -s full-size``."""

@@ -1,1 +1,0 @@
-"""Architectures of transformers at the sizes that people use, on three engines: ``nox -s real``."""
