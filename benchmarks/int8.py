@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
-from tests.flat_options import split_options
 
 import enginebay as eb
 import enginebay_lab as lab
@@ -120,16 +119,16 @@ def measured(
         gate |= {"metric": "accuracy", "max_drop": LIMIT}
     with TemporaryDirectory(prefix="enginebay-int8-") as folder:
         options: dict[str, Any] = {
-            "input_names": ["x"],
+            "export": {"input_names": ["x"]},
             "backend": engine,
             "params": {"precision": precision, ENGINES[engine]: 1},
             "work_dir": Path(folder) / "artifact",
-            "allow_mismatch": True,
+            "verify": {"allow_mismatch": True},
         }
         if gate:
-            done = lab.quantize(model, images[:1], **split_options({**options, **gate})).deployment
+            done = lab.quantize(model, images[:1], **options, **gate).deployment
         else:
-            done = eb.deploy(model, images[:1], **split_options(options))
+            done = eb.deploy(model, images[:1], **options)
         files = [done.artifact.path / file for file in done.artifact.files]
         size = sum(file.stat().st_size for file in files)
         right, seconds = 0, []

@@ -17,7 +17,6 @@ from enginebay.hooks import ComparisonResult
 from enginebay.verdict import Verification
 from enginebay.verification.sample_comparison import compare_sample
 from enginebay.verification.set_comparison import ToleranceOptions
-from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,13 +91,22 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """An artifact of the detector on each engine."""
     made = tmp_path_factory.mktemp("detectors")
     for backend in THREADS:
-        deployment = deploy(backend, made / backend, compare={OUTPUTS: "detections:0.5"})
+        deployment = deploy(
+            backend, made / backend, verify={"compare": {OUTPUTS: "detections:0.5"}}
+        )
         assert deployment.verdict == "verified", deployment.verification.summary()
     return {backend: made / backend for backend in THREADS}
 
 
 def deploy(
-    backend: str, work_dir: Path, model: nn.Module | None = None, precision="fp32", **options
+    backend: str,
+    work_dir: Path,
+    model: nn.Module | None = None,
+    *,
+    precision="fp32",
+    export=None,
+    verify=None,
+    **more,
 ):
     return eb.deploy(
         model or detector(),
@@ -106,15 +114,13 @@ def deploy(
         backend=backend,
         work_dir=work_dir,
         params={THREADS[backend]: 1, "precision": precision},
-        **split_options(
-            {
-                "output_names": OUTPUTS.split(","),
-                "allow_unverified": True,
-                **options,
-                "ir": "torchscript" if backend == "ncnn" else None,
-                "exporter": None if backend == "ncnn" else "torchscript",
-            }
-        ),
+        export={
+            "output_names": OUTPUTS.split(","),
+            **(export or {}),
+            **({"ir": "torchscript"} if backend == "ncnn" else {"exporter": "torchscript"}),
+        },
+        verify={"allow_unverified": True, **(verify or {})},
+        **more,
     )
 
 
@@ -205,20 +211,14 @@ class Empty(nn.Module):
         return torch.stack([x[kept, 1], x[kept, 1], x[kept, 1] + 1, x[kept, 1] + 2], 1)
 
 
-def rows(least: float, work_dir: Path, **options):
+def rows(least: float, work_dir: Path, compare):
     return eb.deploy(
         Empty(least),
         torch.from_numpy(np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)),
         backend="onnxruntime",
         work_dir=work_dir,
-        **split_options(
-            {
-                **options,
-                "exporter": "torchscript",
-                "output_names": ["boxes"],
-                "allow_unverified": True,
-            }
-        ),
+        export={"exporter": "torchscript", "output_names": ["boxes"]},
+        verify={"compare": compare, "allow_unverified": True},
     )
 
 
@@ -262,9 +262,8 @@ def test_wrong_int8_calibration_of_a_detector_is_a_mismatch(tmp_path: Path) -> N
             Boxes(detector(overlap=1.0, least=0.0)),
             precision="int8",
             data=tmp_path / f"{name}.npz",
-            compare={"boxes,scores": "detections:0.2"},
-            output_names=["boxes", "scores"],
-            allow_mismatch=True,
+            verify={"compare": {"boxes,scores": "detections:0.2"}, "allow_mismatch": True},
+            export={"output_names": ["boxes", "scores"]},
         ).verification
         for name in ("good", "bad")
     )

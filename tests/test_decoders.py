@@ -18,7 +18,6 @@ from transformers import (
 
 import enginebay as eb
 from enginebay.models import bind, find_model
-from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,16 +66,14 @@ def arrays(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "backend", "options"),
+    ("kind", "backend", "export"),
     [
         ("gpt2", "onnxruntime", {"exporter": "torchscript"}),
         ("gpt2", "openvino", {}),
         ("llama", "onnxruntime", {"exporter": "torchscript"}),
     ],
 )
-def test_decoding_step_matches_at_every_cache_length(
-    kind, backend, options, tmp_path: Path
-) -> None:
+def test_decoding_step_matches_at_every_cache_length(kind, backend, export, tmp_path: Path) -> None:
     model = decoder(kind)
     inputs = step(model, 5)
     deployment = eb.deploy(
@@ -84,7 +81,7 @@ def test_decoding_step_matches_at_every_cache_length(
         backend=backend,
         work_dir=tmp_path / "out",
         dynamic={"past_key_values": {2: ("past", 1, 32)}},
-        **split_options(options),
+        export=export,
     )
     assert deployment.verdict == "verified"
     assert inputs["past_key_values"].get_seq_length() == 5, "the caller's cache does not grow"

@@ -14,7 +14,6 @@ from torch import nn
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactExistsError, NotVerifiedError, UsageError
-from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,12 +59,12 @@ def items(model: nn.Module) -> list[Any]:
 
 def deploy(model: Any, items: list[Any], folder: Path, **over: Any) -> eb.Deployment:
     given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
-    return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **split_options(given))
+    return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
 
 
 def quantize(model: Any, items: list[Any], folder: Path, **over: Any) -> lab.Quantization:
     given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
-    return lab.quantize(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **split_options(given))
+    return lab.quantize(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -144,7 +143,7 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
 ) -> None:
     items = [({"x": image}, 0) for image in IMAGES]
     with pytest.raises(NotVerifiedError, match="dB above noise"):
-        quantize(model, items, tmp_path / "out", metric="cosine", max_drop=0, rtol=1e-5)
+        quantize(model, items, tmp_path / "out", metric="cosine", max_drop=0, verify={"rtol": 1e-5})
     assert not (tmp_path / "out").exists()
 
 

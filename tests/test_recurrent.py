@@ -10,7 +10,6 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ConversionError
-from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,17 +46,17 @@ LENGTHS = (torch.randn(2, 5, 4), torch.tensor([3, 5]))
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize(
-    ("backend", "options"),
+    ("backend", "export"),
     [
         ("onnxruntime", {"exporter": "torchscript"}),
         ("openvino", {}),
         ("ncnn", {}),
     ],
 )
-def test_lstm_with_projections_is_verified(backend: str, options: dict, tmp_path: Path) -> None:
+def test_lstm_with_projections_is_verified(backend: str, export: dict, tmp_path: Path) -> None:
     inputs = (torch.randn(2, 3, 4), torch.randn(2, 2, 3), torch.randn(2, 2, 6))
     deployment = eb.deploy(
-        Projected(), inputs, backend=backend, work_dir=tmp_path / "out", **split_options(options)
+        Projected(), inputs, backend=backend, work_dir=tmp_path / "out", export=export
     )
     assert deployment.verdict == "verified"
 
@@ -65,11 +64,12 @@ def test_lstm_with_projections_is_verified(backend: str, options: dict, tmp_path
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 def test_packed_sequences_match_at_other_lengths(backend: str, tmp_path: Path) -> None:
     model = Packed()
-    options = {
-        "exporter": "torchscript"
-    }  # dynamo refuses packed sequences, and would be tried first
     deployment = eb.deploy(
-        model, LENGTHS, backend=backend, work_dir=tmp_path / "out", **split_options(options)
+        model,
+        LENGTHS,
+        backend=backend,
+        work_dir=tmp_path / "out",
+        export={"exporter": "torchscript"},  # dynamo refuses packed sequences, and is tried first
     )
     assert deployment.verdict == "verified"
     given = (LENGTHS[0], torch.tensor([4, 2]))

@@ -120,7 +120,7 @@ def ranks() -> Iterator[Plant]:
             lambda x, k=k: tuple(x.topk(k)),
             lambda x, k=k, mistake=mistake: mistake(*x.topk(k + 1), k),
             *((normal(4, classes),), (normal(4, classes, seed=1),)),
-            {"compare": {"output_0,output_1": f"top-k:{k}"}},
+            {"verify": {"compare": {"output_0,output_1": f"top-k:{k}"}}},
         )
 
 

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
-from tests.flat_options import split_options
 
 from . import rewriters
 from .models import Function
@@ -44,17 +43,17 @@ def _planted(
     planted = eb.RewriterSet(backend=options["backend"])
     planted.function(f"{rewriters.__name__}.current")(lambda ctx, *inputs: wrong(*inputs))
     rewriters.CURRENT[0] = right
-    more = {**options, "rewriters": [planted]} if wrong is not right else options
+    more = {**options, "export": {"rewriters": [planted]}} if wrong is not right else options
     return _verdict(Function(lambda *inputs: rewriters.current(*inputs)), example, more)
 
 
 def _verdict(model: nn.Module, example: Any, options: dict[str, Any]) -> str:
-    options = {"exporter": "torchscript", "ir": "onnx", **options}
+    export = {"exporter": "torchscript", "ir": "onnx", **options.pop("export", {})}
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of the data-dependent code of these models
         try:
             deployed = eb.deploy(
-                model, example, work_dir=Path(folder) / "a", **split_options(options)
+                model, example, work_dir=Path(folder) / "a", export=export, **options
             )
         except eb.NotVerifiedError as err:
             return str(err.verdict.verdict)

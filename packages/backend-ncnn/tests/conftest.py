@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import Tensor, nn
 
 import enginebay as eb
@@ -56,9 +55,7 @@ def deploy(tmp_path: Path) -> Callable[..., eb.Deployment]:
     def deploy(model: Any, args: Any, **options: Any) -> eb.Deployment:
         params = {"threads": 1} | options.pop("params", {})
         folder = tmp_path / f"artifact_{next(numbers)}"
-        return eb.deploy(
-            model, args, backend="ncnn", work_dir=folder, params=params, **split_options(options)
-        )
+        return eb.deploy(model, args, backend="ncnn", work_dir=folder, params=params, **options)
 
     return deploy
 

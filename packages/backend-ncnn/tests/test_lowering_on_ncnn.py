@@ -129,13 +129,13 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_unlowered_model_is_refused(deploy, name):
     with pytest.raises(ConversionError):
-        deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
+        deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), export={"ir": "torchscript"})
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.one_in(3)
 def test_a_lowered_model_is_verified(deploy, name):
-    deployed = deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
+    deployed = deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
 
 
@@ -152,20 +152,20 @@ def _powers_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_bare", "_powers_kept")
 def test_a_network_that_pnnx_simplifies_too_far_is_a_mismatch(deploy):
     with pytest.raises(NotVerifiedError):
-        deploy(Apply(written_out_gelu), 4 * torch.randn(1, 16, 8), ir="torchscript")
+        deploy(Apply(written_out_gelu), 4 * torch.randn(1, 16, 8), export={"ir": "torchscript"})
 
 
 @pytest.mark.usefixtures("_powers_kept")
 def test_the_candidate_with_the_smallest_error_is_used(deploy):
     x = 4 * torch.randn(1, 16, 8)
-    deployed = deploy(Apply(written_out_gelu), x, ir="torchscript")
+    deployed = deploy(Apply(written_out_gelu), x, export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
 
 
 @pytest.mark.usefixtures("_bare")
 def test_products_are_not_simplified(deploy):
     x = 4 * torch.randn(1, 16, 8)
-    deployed = deploy(Apply(written_out_gelu), x, ir="torchscript")
+    deployed = deploy(Apply(written_out_gelu), x, export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
     assert deployed.verification.outputs[0].max_abs_error < 1e-5
 
@@ -187,7 +187,7 @@ def with_itself(x):
 
 @pytest.mark.parametrize("function", [rows_of_a_slice, with_itself])
 def test_a_tensor_that_one_operator_reads_twice_is_verified(deploy, function):
-    deployed = deploy(Apply(function), torch.randn(1, 16, 8), ir="torchscript")
+    deployed = deploy(Apply(function), torch.randn(1, 16, 8), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
 
 
@@ -197,7 +197,7 @@ class SameTwice(nn.Module):
 
 
 def test_copies_of_repeated_inputs_keep_nan_and_infinities(deploy):
-    deployed = deploy(SameTwice(), torch.randn(1, 2, 4), ir="torchscript")
+    deployed = deploy(SameTwice(), torch.randn(1, 2, 4), export={"ir": "torchscript"})
     x = torch.tensor([[[math.nan, math.inf, -math.inf, -0.0], [1, 2, 3, 4]]])
     with eb.load(deployed.artifact.path) as wrapper:
         found = wrapper({wrapper.input_names[0]: x.numpy()}).values()
@@ -213,7 +213,7 @@ class WithAnchors(nn.Module):
 
 
 def test_a_constant_output_is_verified(deploy):
-    deployed = deploy(WithAnchors(), torch.randn(1, 16, 8), ir="torchscript")
+    deployed = deploy(WithAnchors(), torch.randn(1, 16, 8), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
     wrapper = eb.load(deployed.artifact.path)
     (_, anchors) = wrapper({"x": torch.full((1, 16, 8), math.inf)}).values()
@@ -247,7 +247,9 @@ class Chosen(nn.Module):
 
 
 def test_a_nan_constant_and_a_returned_input_are_verified(deploy):
-    deployed = deploy(Chosen(), (torch.randn(1, 3, 8), torch.tensor([20, 15])), ir="torchscript")
+    deployed = deploy(
+        Chosen(), (torch.randn(1, 3, 8), torch.tensor([20, 15])), export={"ir": "torchscript"}
+    )
     assert deployed.verdict == "verified"
 
 
@@ -267,7 +269,7 @@ class TwoStories(nn.Module):
 
 
 def test_a_constant_added_with_and_without_a_batch_is_verified(deploy):
-    deployed = deploy(TwoStories(), torch.randn(1, 1, 8, 6), ir="torchscript")
+    deployed = deploy(TwoStories(), torch.randn(1, 1, 8, 6), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
 
 
@@ -280,7 +282,9 @@ class TwoLists(nn.Module):
 
 
 def test_a_list_that_two_operators_read_is_verified(deploy):
-    assert deploy(TwoLists(), torch.randn(1, 3, 8), ir="torchscript").verdict == "verified"
+    assert (
+        deploy(TwoLists(), torch.randn(1, 3, 8), export={"ir": "torchscript"}).verdict == "verified"
+    )
 
 
 class Normalized(nn.Module):
@@ -291,7 +295,7 @@ class Normalized(nn.Module):
 
 
 def test_many_repetitions_need_few_layers(deploy):
-    deployed = deploy(Normalized(), torch.randn(1, 2, 4, 512), ir="torchscript")
+    deployed = deploy(Normalized(), torch.randn(1, 2, 4, 512), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
     layers = (deployed.artifact.path / "model.param").read_text().splitlines()[2:]
     assert len(layers) < 20
@@ -315,4 +319,6 @@ class Modes(nn.Module):
 
 
 def test_complex_products_of_many_matrices_are_verified(deploy):
-    assert deploy(Modes(), torch.randn(1, 4, 8, 8), ir="torchscript").verdict == "verified"
+    assert (
+        deploy(Modes(), torch.randn(1, 4, 8, 8), export={"ir": "torchscript"}).verdict == "verified"
+    )

@@ -42,5 +42,5 @@ class Net(nn.Module):
 
 @pytest.mark.parametrize("function", [Doubled, Halved])
 def test_an_autograd_function_is_traced_through(deploy, function):
-    deployed = deploy(Net(function), torch.randn(1, 4), ir="torchscript")
+    deployed = deploy(Net(function), torch.randn(1, 4), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"

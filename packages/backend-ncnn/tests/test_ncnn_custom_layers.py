@@ -27,7 +27,9 @@ def params(layer: str) -> dict[str, object]:
 
 
 def test_a_module_becomes_a_custom_layer(deploy, net):
-    deployed = deploy(net, torch.randn(1, 4), ir="torchscript", params=params("DecodeLayer"))
+    deployed = deploy(
+        net, torch.randn(1, 4), export={"ir": "torchscript"}, params=params("DecodeLayer")
+    )
     assert deployed.verdict == "verified"
     assert MODULE in (deployed.artifact.path / "model.param").read_text()
     with eb.load(deployed.artifact) as loaded:
@@ -48,7 +50,7 @@ def test_a_module_of_a_script_becomes_a_custom_layer(deploy, net, tmp_path, monk
     )
     name = "its.py:Decode"
     own = {"module_ops": (name,), "custom_layers": {name: "ncnn_test_layers:DecodeLayer"}}
-    deployed = deploy("its.py:build", torch.randn(1, 4), ir="torchscript", params=own)
+    deployed = deploy("its.py:build", torch.randn(1, 4), export={"ir": "torchscript"}, params=own)
     assert deployed.verdict == "verified"
     assert f"{name} " in (deployed.artifact.path / "model.param").read_text()
 
@@ -70,18 +72,20 @@ def test_a_module_of_a_script_becomes_a_custom_layer(deploy, net, tmp_path, monk
 )
 def test_an_unknown_module_op_is_refused(deploy, net, name, ir, message, hint):
     with pytest.raises(ParamsError) as caught:
-        deploy(net, torch.randn(1, 4), ir=ir, params={"module_ops": (name,)})
+        deploy(net, torch.randn(1, 4), export={"ir": ir}, params={"module_ops": (name,)})
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
 def test_a_module_op_without_a_custom_layer_is_named(deploy, net):
     with pytest.raises(ConversionError, match="it contains an unknown layer"):
-        deploy(net, torch.randn(1, 4), ir="torchscript", params={"module_ops": (MODULE,)})
+        deploy(
+            net, torch.randn(1, 4), export={"ir": "torchscript"}, params={"module_ops": (MODULE,)}
+        )
 
 
 def test_a_crash_of_ncnn_is_an_error(deploy, net):
     with pytest.raises(ConversionError) as caught:
-        deploy(net, torch.randn(1, 4), ir="torchscript", params=params("CrashingLayer"))
+        deploy(net, torch.randn(1, 4), export={"ir": "torchscript"}, params=params("CrashingLayer"))
     assert "ncnn cannot run pnnx's network: " in str(caught.value)
     assert "SIGABRT" in str(caught.value)
 

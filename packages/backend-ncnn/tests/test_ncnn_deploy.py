@@ -158,6 +158,6 @@ def test_half_precision_is_stored_only_if_requested(deploy):
 
 
 def test_an_onnx_model_is_verified(deploy, convolutions):
-    deployed = deploy(*convolutions, ir="onnx")
+    deployed = deploy(*convolutions, export={"ir": "onnx"})
     assert deployed.verdict == "verified"
     assert deployed.artifact.manifest.ir.kind == "onnx"

@@ -20,7 +20,7 @@ class Boxes(nn.Module):
 
 def test_a_table_indexed_with_differences_is_verified(deploy):
     box = torch.tensor([[[0, 1, 5, 7], [2, 2, 3, 9]]])
-    assert deploy(Boxes(), box, ir="torchscript").verdict == "verified"
+    assert deploy(Boxes(), box, export={"ir": "torchscript"}).verdict == "verified"
 
 
 class Masked(nn.Module):
@@ -35,7 +35,7 @@ class Masked(nn.Module):
 def test_a_number_times_integers_stays_float32(deploy, seed: int):
     torch.manual_seed(seed)
     inputs = (torch.randn(1, 2, 4, 8), torch.tensor([[1, 1, 1, 0]]))
-    assert deploy(Masked(), inputs, ir="torchscript").verdict == "verified"
+    assert deploy(Masked(), inputs, export={"ir": "torchscript"}).verdict == "verified"
 
 
 class Codes(nn.Module):
@@ -51,4 +51,4 @@ class Codes(nn.Module):
 
 def test_a_model_that_rejects_random_inputs_runs_on_the_callers(deploy):
     codes = torch.tensor([[41, 47, 43]])
-    assert deploy(Codes(), codes, ir="torchscript").verdict == "verified"
+    assert deploy(Codes(), codes, export={"ir": "torchscript"}).verdict == "verified"

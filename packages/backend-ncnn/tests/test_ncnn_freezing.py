@@ -20,5 +20,5 @@ class Timestep(nn.Module):
 
 
 def test_numbers_times_integers_stay_float32(deploy):
-    deployed = deploy(Timestep(), torch.tensor([17, 3]), ir="torchscript")
+    deployed = deploy(Timestep(), torch.tensor([17, 3]), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"

@@ -41,7 +41,7 @@ class Padded(nn.Module):
 def test_attention_with_hidden_rows_matches_torch(deploy, model, dtype, seen) -> None:
     x, hiding = torch.randn(len(seen), 6, 8), torch.tensor(seen, dtype=dtype)
     example = torch.tensor([[1, 1, 1, 1, 0, 0]] * len(seen), dtype=dtype)
-    deployed = deploy(model, {"x": x, "seen": example}, ir="torchscript")
+    deployed = deploy(model, {"x": x, "seen": example}, export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
     with eb.load(deployed.artifact.path) as wrapper:
         (found,) = wrapper({"x": x.numpy(), "seen": hiding.numpy()}).values()
@@ -59,4 +59,4 @@ class Fixed(nn.Module):
 
 
 def test_attention_with_a_constant_hidden_row_matches_torch(deploy) -> None:
-    assert deploy(Fixed(), -torch.rand(1, 6, 8), ir="torchscript").verdict == "verified"
+    assert deploy(Fixed(), -torch.rand(1, 6, 8), export={"ir": "torchscript"}).verdict == "verified"

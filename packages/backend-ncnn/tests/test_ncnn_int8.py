@@ -64,7 +64,7 @@ def test_products_are_right_on_every_processor(deploy):
     bright = [np.full((1, 16, 8, 8), 1 - 0.01 * place, np.float32) for place in range(4)]
     # The items hardly differ, so that their differences drown in the noise of 8 bits.
     example = torch.from_numpy(bright[0])
-    done = deploy(conv, example, params=INT8, data=bright, allow_mismatch=True)
+    done = deploy(conv, example, params=INT8, data=bright, verify={"allow_mismatch": True})
     with eb.load(done.artifact) as wrapper:
         (found,) = wrapper({"input": bright[0]}).values()
     wanted = conv(torch.from_numpy(bright[0])).detach().numpy()
@@ -90,7 +90,7 @@ def test_ranges_include_all_items_of_the_data(deploy):
     data[3] *= 50
     example = torch.from_numpy(data[3])
     assert (
-        deploy(model, example, params=INT8, data=data, allow_mismatch=True)
+        deploy(model, example, params=INT8, data=data, verify={"allow_mismatch": True})
         .verification.signals[-1]
         .passed
     )

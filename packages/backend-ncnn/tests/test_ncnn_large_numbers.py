@@ -29,7 +29,7 @@ class Exponentials(nn.Module):
 
 def test_exponentials_of_large_numbers_do_not_overflow(deploy) -> None:
     x = torch.linspace(-3, 3, 16).reshape(4, 4)
-    deployed = deploy(Exponentials(), x, ir="torchscript")
+    deployed = deploy(Exponentials(), x, export={"ir": "torchscript"})
     with eb.load(deployed.artifact.path) as wrapper:
         for scale in (33, 333, -333, 0):
             found = wrapper({wrapper.input_names[0]: (x * scale).numpy()})
@@ -69,7 +69,7 @@ class Multiplied(Compared):
 @pytest.mark.parametrize("kind", [Hash, Compared, Multiplied])
 def test_a_large_integer_is_refused(deploy, kind, ir) -> None:
     with pytest.raises(ConversionError) as caught:
-        deploy(kind(16777217), torch.tensor([0, 1, 2]), ir=ir)
+        deploy(kind(16777217), torch.tensor([0, 1, 2]), export={"ir": ir})
     assert str(caught.value) == (
         "the model contains the integer 16777217; ncnn computes in float32, which is exact only "
         "for integers up to 16777216"
@@ -89,7 +89,7 @@ def test_an_integer_that_float32_represents_is_accepted(deploy) -> None:
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_an_integer_that_float32_represents_is_accepted_in_onnx(deploy, exporter) -> None:
     given = torch.tensor([[0, 1, 2]])
-    deployed = deploy(Multiplied(2**25), given, ir="onnx", exporter=exporter)
+    deployed = deploy(Multiplied(2**25), given, export={"ir": "onnx", "exporter": exporter})
     assert deployed.verdict == "verified"
 
 
@@ -99,4 +99,4 @@ class Sliced(nn.Module):
 
 
 def test_a_large_end_of_a_slice_is_accepted(deploy) -> None:
-    assert deploy(Sliced(), torch.randn(1, 8), ir="onnx").verdict == "verified"
+    assert deploy(Sliced(), torch.randn(1, 8), export={"ir": "onnx"}).verdict == "verified"

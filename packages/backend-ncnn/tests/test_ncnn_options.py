@@ -54,7 +54,7 @@ def test_an_image_with_a_dynamic_size_is_verified(deploy):
     deployed = deploy(
         model,
         torch.randn(1, 3, 16, 16),
-        ir="torchscript",
+        export={"ir": "torchscript"},
         dynamic={"x": {2: ("height", 8, 64), 3: ("width", 8, 64)}},
     )
     with eb.load(deployed.artifact) as net, torch.no_grad():

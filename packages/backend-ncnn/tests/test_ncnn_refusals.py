@@ -36,7 +36,7 @@ class Bits(nn.Module):
 
 def test_an_operator_that_ncnn_lacks_is_named_with_its_source_line(deploy):
     with pytest.raises(ConversionError) as caught:
-        deploy(Bits(), torch.arange(8), ir="torchscript")
+        deploy(Bits(), torch.arange(8), export={"ir": "torchscript"})
     assert re.search(
         r"ncnn has no layer for .*torch\.bitwise_and.*test_ncnn_refusals\.py:\d+", str(caught.value)
     )
@@ -52,7 +52,7 @@ def test_the_source_line_may_be_in_a_folder_with_a_space(deploy):
             return module["bits"](x)
 
     with pytest.raises(ConversionError, match=r"bitwise_and.* my models/net\.py:2"):
-        deploy(Model(), torch.arange(8), ir="torchscript")
+        deploy(Model(), torch.arange(8), export={"ir": "torchscript"})
 
 
 def test_the_message_has_the_reason_of_each_attempt(deploy):
@@ -66,7 +66,7 @@ def test_the_message_has_the_reason_of_each_attempt(deploy):
 
 def test_a_failed_onnx_conversion_hints_at_torchscript(deploy):
     with pytest.raises(ConversionError) as caught:
-        deploy(Bits(), torch.arange(8), ir="onnx")
+        deploy(Bits(), torch.arange(8), export={"ir": "onnx"})
     assert str(caught.value).startswith("ncnn has no layer for ")
     assert caught.value.hint == (
         "only TorchScript is lowered to ncnn's operators: pass the model itself or a TorchScript "
@@ -98,7 +98,7 @@ def test_a_failed_conversion_leaves_no_files(deploy, tmp_path):
 
 def test_a_time_limit_ends_pnnx(deploy, convolutions):
     with pytest.raises(ConversionError, match=r"pnnx failed: 'pnnx' ran past its time limit"):
-        deploy(*convolutions, ir="onnx", params={"pnnx_timeout": 0.001})
+        deploy(*convolutions, export={"ir": "onnx"}, params={"pnnx_timeout": 0.001})
 
 
 class Bag(nn.Module):
@@ -114,7 +114,7 @@ class Bag(nn.Module):
 
 def test_a_crash_of_pnnx_is_an_error_with_its_signal(deploy, tmp_path):
     with pytest.raises(ConversionError, match=r"^pnnx failed: 'pnnx' ended with SIG[A-Z]+"):
-        deploy(Bag(), torch.randint(10, (2, 3)), ir="onnx")
+        deploy(Bag(), torch.randint(10, (2, 3)), export={"ir": "onnx"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,7 +133,7 @@ while True:
     ("limits", "error", "message"),
     [
         (lambda limit: {"params": {"pnnx_timeout": limit}}, ConversionError, "pnnx failed: 'pnnx'"),
-        (lambda limit: {"timeout": limit}, ChildTimeoutError, "the conversion"),
+        (lambda limit: {"verify": {"timeout": limit}}, ChildTimeoutError, "the conversion"),
     ],
 )
 def test_an_endless_pnnx_is_ended_with_its_children(
@@ -145,7 +145,7 @@ def test_an_endless_pnnx_is_ended_with_its_children(
     program.chmod(0o755)
     monkeypatch.setattr(pnnx, "find_program", lambda: program)
     with pytest.raises(error, match=f"^{message} ran past its time limit of {soon} s"):
-        deploy(*convolutions, ir="onnx", **limits(soon))
+        deploy(*convolutions, export={"ir": "onnx"}, **limits(soon))
     assert list(tmp_path.iterdir()) == []
     commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(program) in command]
@@ -161,7 +161,9 @@ def test_the_lowered_model_has_time_if_pnnx_does_not_end(
     program.chmod(0o755)
     monkeypatch.setattr(pnnx, "find_program", lambda: program)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-    assert deploy(model, torch.randn(1, 3, 8, 8), timeout=20 * soon).verdict == "verified"
+    assert (
+        deploy(model, torch.randn(1, 3, 8, 8), verify={"timeout": 20 * soon}).verdict == "verified"
+    )
 
 
 class ManyMaxima(nn.Module):
@@ -227,4 +229,4 @@ def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):
 def test_an_onnx_model_too_large_for_one_file_is_refused(deploy, convolutions, monkeypatch):
     monkeypatch.setattr("enginebay_ncnn.onnx_files._MAX_BYTES", 100)
     with pytest.raises(ConversionError, match=r"pnnx reads at most 2\.1 GB"):
-        deploy(*convolutions, ir="onnx")
+        deploy(*convolutions, export={"ir": "onnx"})

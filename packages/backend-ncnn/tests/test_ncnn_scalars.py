@@ -39,7 +39,7 @@ class Applied(torch.nn.Module):
 )
 def test_a_scalar_at_a_cut_is_verified(deploy: Any, function: Callable[..., Any]) -> None:
     model, x = Applied(function), torch.randn(1, 3, 4)
-    deployed = deploy(model, x, cuts=["scalar"], exporter="torchscript")
+    deployed = deploy(model, x, export={"cuts": ["scalar"], "exporter": "torchscript"})
     assert deployed.verdict == "verified"
     first, second = deployed.artifact.manifest.parts
     assert "scalar" in [spec.name for spec in first.outputs]
@@ -49,7 +49,7 @@ def test_a_scalar_at_a_cut_is_verified(deploy: Any, function: Callable[..., Any]
 def test_scalars_at_two_cuts_are_verified(deploy: Any) -> None:
     model = Applied(lambda x, mean: eb.mark(mean * x, "scaled").exp() + mean)
     cuts = ["scalar", "scaled"]
-    deployed = deploy(model, torch.randn(1, 3, 4), cuts=cuts, exporter="torchscript")
+    deployed = deploy(model, torch.randn(1, 3, 4), export={"cuts": cuts, "exporter": "torchscript"})
     assert deployed.verdict == "verified"
     assert len(deployed.artifact.manifest.parts) == 3
 
@@ -59,7 +59,9 @@ def test_an_integer_scalar_is_verified(deploy: Any) -> None:
         def forward(self, x: Tensor, factor: Tensor) -> Any:
             return x * factor, factor + 1
 
-    deployed = deploy(Picked(), (torch.randn(1, 3, 4), torch.tensor(3)), ir="torchscript")
+    deployed = deploy(
+        Picked(), (torch.randn(1, 3, 4), torch.tensor(3)), export={"ir": "torchscript"}
+    )
     assert deployed.verdict == "verified"
 
 
@@ -69,7 +71,7 @@ def test_a_scalar_input_is_verified(deploy: Any, ir: str) -> None:
         def forward(self, x: Tensor, factor: Tensor) -> Tensor:
             return x.relu() * factor
 
-    deployed = deploy(Scaled(), (torch.randn(1, 3, 4), torch.tensor(2.0)), ir=ir)
+    deployed = deploy(Scaled(), (torch.randn(1, 3, 4), torch.tensor(2.0)), export={"ir": ir})
     assert deployed.verdict == "verified"
     with eb.load(deployed.artifact) as wrapper:
         x = np.ones((1, 3, 4), np.float32)

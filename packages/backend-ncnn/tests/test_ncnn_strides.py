@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_channels_last_image_is_copied_correctly(
     deploy: Callable[..., eb.Deployment], kind: str
 ) -> None:
-    deployed = deploy(nn.Conv2d(3, 4, 3), randn(1, 3, 32, 32), input_names=["image"])
+    deployed = deploy(nn.Conv2d(3, 4, 3), randn(1, 3, 32, 32), export={"input_names": ["image"]})
     with eb.load(deployed.artifact) as net:
         for _ in range(10):
             image = randn(1, 32, 32, 3).permute(0, 3, 1, 2)

@@ -24,7 +24,9 @@ class Padded(nn.Module):
 
 
 def test_random_integers_have_the_range_of_the_samples(deploy):
-    deployed = deploy(Padded(), (torch.randn(9, 2, 16), torch.tensor([9, 6])), ir="torchscript")
+    deployed = deploy(
+        Padded(), (torch.randn(9, 2, 16), torch.tensor([9, 6])), export={"ir": "torchscript"}
+    )
     assert deployed.verdict == "verified"
 
 

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -111,13 +110,14 @@ def wrong_rewriters(kind):
     return rewriters
 
 
-def deploy(model, image, work_dir, exporter, *rewriters, **options):
+def deploy(model, image, work_dir, exporter, *rewriters, **more):
     return eb.deploy(
         model,
         image,
         backend="onnxruntime",
         work_dir=work_dir,
-        **split_options({**options, "exporter": exporter, "rewriters": rewriters}),
+        export={"exporter": exporter, "rewriters": rewriters},
+        **more,
     )
 
 
@@ -173,7 +173,9 @@ def test_a_rewriter_makes_a_model_deployable(tmp_path, monkeypatch, exporter):
     with pytest.raises(NotVerifiedError, match="--domain"):
         deploy(Asking(), x, tmp_path / "out", exporter, rewriters)
     bright_only = {"x": (0.6, 2)}
-    deployed = deploy(Asking(), x, tmp_path / "out", exporter, rewriters, domain=bright_only)
+    deployed = deploy(
+        Asking(), x, tmp_path / "out", exporter, rewriters, verify={"domain": bright_only}
+    )
     assert deployed.verdict == "verified"
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -29,7 +28,7 @@ class Block(nn.Module):
 
 
 def snippets_mode(model: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> str | None:
-    deployment = eb.deploy(model, x, backend="openvino", work_dir=folder, **split_options(options))
+    deployment = eb.deploy(model, x, backend="openvino", work_dir=folder, **options)
     assert deployment.verdict == "verified"
     with eb.load(folder) as wrapper:
         return wrapper.receipt.details.get("snippets_mode")

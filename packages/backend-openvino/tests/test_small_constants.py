@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -32,7 +31,7 @@ def test_epsilons_prevent_nan_on_zeros(tmp_path, way) -> None:
         torch.rand(2, 3),
         backend="openvino",
         work_dir=tmp_path / "out",
-        **split_options(way),
+        export=way,
     )
     zeros = torch.zeros(2, 3)
     with eb.load(tmp_path / "out") as wrapper:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -25,19 +24,21 @@ REASON = (
 )
 
 
-def deployed(tmp_path: Path, data: Any = None, exporter: Any = "torchscript", **more: Any) -> Any:
+def deployed(
+    tmp_path: Path, params: Any = None, export: Any = None, verify: Any = None, data: Any = None
+) -> Any:
     """Two layers that 8 bits are for, on a machine without a GPU."""
     torch.manual_seed(0)
     layers = (nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
-    params = {"compute_capability": ["sm89", "sm120"], **more.pop("params", {})}
     return eb.deploy(
         nn.Sequential(*layers).eval(),
         torch.randn(2, 3, 8, 8),
         backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
-        params=params,
+        params={"compute_capability": ["sm89", "sm120"], **(params or {})},
         data=data,
-        **split_options({**more, "input_names": ["x"], "exporter": exporter}),
+        export={"input_names": ["x"], "exporter": "torchscript", **(export or {})},
+        verify=verify,
     )
 
 
@@ -122,6 +123,6 @@ def test_a_wrong_rewriter_is_found_without_a_gpu(
         return torch.clamp(x, min=0.5)
 
     with pytest.raises(NotVerifiedError) as caught:
-        deployed(tmp_path, rewriters=[wrong])
+        deployed(tmp_path, export={"rewriters": [wrong]})
     assert "output" in str(caught.value)
     assert not (tmp_path / "a").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.flat_options import split_options
 
 import enginebay as eb
 
@@ -31,14 +30,14 @@ CONFIGS = {
     "ncnn": "ncnn_static",
 }
 BATCH = {"dynamic": {"input": {0: "batch"}}}
-#: Options in addition to the config's, which makes height and width dynamic for OpenVINO: the
+#: Arguments in addition to the config's, which makes height and width dynamic for OpenVINO: the
 #: graphs of these three are for one size, and deploy reports this at other sizes. ncnn converts
 #: the windows of a Swin from TorchScript, not from the ONNX that the config requests.
-MORE_OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
+MORE_ARGUMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("efficientnet-b0_3rdparty_8xb32_in1k", "openvino"): BATCH,
     ("deit-tiny_4xb256_in1k", "openvino"): BATCH,
     ("swin-tiny_16xb64_in1k", "openvino"): BATCH,
-    ("swin-tiny_16xb64_in1k", "ncnn"): {"ir": "torchscript"},
+    ("swin-tiny_16xb64_in1k", "ncnn"): {"export": {"ir": "torchscript"}},
 }
 
 
@@ -51,8 +50,8 @@ def test_a_config_of_mmdeploy_deploys_a_model(
     configs: Path, tmp_path: Path, model: str, backend: str
 ) -> None:
     config = configs / f"classification_{CONFIGS[backend]}.py"
-    more = MORE_OPTIONS.get((model, backend), {})
-    deployment = eb.deploy(model, config=config, work_dir=tmp_path / "out", **split_options(more))
+    more = MORE_ARGUMENTS.get((model, backend), {})
+    deployment = eb.deploy(model, config=config, work_dir=tmp_path / "out", **more)
     assert deployment.verdict == "verified"
     assert deployment.rewriting is not None
     assert deployment.rewriting.fired["enginebay_mmpretrain.classifier.Classifier"] == 1

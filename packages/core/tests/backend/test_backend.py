@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.flat_options import split_options
 
 import enginebay as eb
 from enginebay.backend import default_backend
@@ -484,7 +483,8 @@ def test_to_backend_receives_the_range_of_shapes(
             backend="odd",
             work_dir=tmp_path / "out",
             watch=lambda step: details.append(step.detail),
-            **split_options({**given, "input_names": None if as_file else ["x"]}),
+            export={"input_names": None if as_file else ["x"]},
+            **given,
         )
     assert repr(wanted) in details
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -35,7 +34,7 @@ def deploy(folder: Path, **given: Any) -> eb.Deployment:
         torch.linspace(-2, 2, 6),
         backend="ahead",
         work_dir=folder,
-        **split_options(given),
+        **given,
     )
 
 
@@ -59,13 +58,13 @@ def test_wrong_rewriter_is_a_mismatch_without_running_the_engine(
     ahead: str, tmp_path: Path
 ) -> None:
     with pytest.raises(NotVerifiedError) as caught:
-        deploy(tmp_path / "out", rewriters=[SLIPS])
+        deploy(tmp_path / "out", export={"rewriters": [SLIPS]})
     assert str(caught.value).startswith(
         "mismatched: the graph that the engine is built from is wrong when onnx.reference "
     )
     assert re.search(r' runs it: "output" .*at \[\d\]: expected ', str(caught.value))
     assert not (tmp_path / "out").exists()
-    made = deploy(tmp_path / "out", rewriters=[SLIPS], allow_mismatch=True)
+    made = deploy(tmp_path / "out", export={"rewriters": [SLIPS]}, verify={"allow_mismatch": True})
     assert made.verification.simulation is not None
     assert made.verification.simulation.failed
     assert made.artifact.verdict == "mismatched"
@@ -115,7 +114,7 @@ def test_graphs_of_a_partitioned_model_are_run_as_a_chain(
 
 def test_strict_load_and_verify_are_refused_without_the_device(ahead: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        deploy(tmp_path / "strict", strict=True)
+        deploy(tmp_path / "strict", verify={"strict": True})
     assert str(caught.value).partition("\n")[0] == (
         "'strict' checks the fallbacks of the engine, but the engine cannot run here: it is built "
         "for a board of kind 1 or 2, and this machine has no board"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -363,8 +362,8 @@ def test_work_dir_with_foreign_files_is_refused_before_any_work(tmp_path: Path) 
 
 
 def test_the_old_artifact_survives_a_failed_overwrite(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"backend": "loopback", "work_dir": tmp_path / "out"}
-    eb.deploy(nn.ReLU(), torch.ones(1, 3), **split_options(options))
+    target: dict[str, Any] = {"backend": "loopback", "work_dir": tmp_path / "out"}
+    eb.deploy(nn.ReLU(), torch.ones(1, 3), **target)
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     with pytest.raises(NotVerifiedError):
         eb.deploy(
@@ -372,11 +371,11 @@ def test_the_old_artifact_survives_a_failed_overwrite(tmp_path: Path) -> None:
             torch.ones(1, 3),
             params={"gain": 2.0},
             overwrite=True,
-            **split_options(options),
+            **target,
         )
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
     assert eb.verify(tmp_path / "out").verdict == "verified"
-    eb.deploy(nn.Tanh(), torch.ones(1, 3), overwrite=True, **split_options(options))
+    eb.deploy(nn.Tanh(), torch.ones(1, 3), overwrite=True, **target)
     assert (tmp_path / "out" / "manifest.json").read_bytes() != before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -514,6 +513,57 @@ def test_unknown_params_field_or_type_is_refused(tmp_path: Path) -> None:
             backend="loopback",
             work_dir=tmp_path,
             params=eb.BackendParams(),
+        )
+
+
+def test_options_are_accepted_as_mappings(tmp_path: Path) -> None:
+    made = eb.deploy(
+        nn.ReLU(),
+        torch.ones(1, 3),
+        backend="loopback",
+        work_dir=tmp_path / "out",
+        export={"output_names": ["y"]},
+        verify={"probes": 1, "rtol": 1e-3},
+    )
+    assert made.verification.samples == 2
+    (output,) = made.verification.outputs
+    assert (output.name, output.rtol) == ("y", 1e-3)
+    again = eb.verify(made.artifact, options={"rtol": 1e-2}).outputs[0]
+    assert again.rtol == 1e-2
+    ir = eb.export(nn.ReLU(), torch.ones(1), path=tmp_path / "m", options={"ir": "torchscript"})
+    assert ir.kind == "torchscript"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message", "hint"),
+    [
+        (
+            "export",
+            {"exportr": "dynamo"},
+            "ExportOptions got 'exportr'",
+            "did you mean 'exporter'?",
+        ),
+        ("verify", {"rtoll": 1e-3}, "VerifyOptions got 'rtoll'", "did you mean 'rtol'?"),
+        ("verify", {1: 2}, "VerifyOptions got '1'", None),
+    ],
+)
+def test_unknown_option_is_an_error_with_the_nearest_name(
+    argument: str, value: Any, message: str, hint: str | None, tmp_path: Path
+) -> None:
+    with pytest.raises(ParamsError) as caught:
+        eb.deploy(nn.ReLU(), torch.ones(1), work_dir=tmp_path / "out", **{argument: value})
+    assert str(caught.value).startswith(f"{message}, which is not one of its fields: ")
+    assert caught.value.hint == hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="cannot be converted to ExportOptions: expected a mapp"):
+        eb.deploy(
+            nn.ReLU(),
+            torch.ones(1),
+            work_dir=tmp_path,
+            export=eb.VerifyOptions(),  # type: ignore[arg-type]  # the error under test
         )
 
 

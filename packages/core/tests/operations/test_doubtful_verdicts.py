@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -35,11 +34,22 @@ class Function(nn.Module):
 
 @pytest.fixture
 def deploy(tmp_path: Path, loopback: str) -> Deploy:
-    def deploy(function: Any, args: Any, **options: Any) -> eb.Deployment:
-        given = {"backend": loopback, "exporter": "torchscript", "allow_unverified": True}
-        options = given | options
+    def deploy(
+        function: Any,
+        args: Any,
+        backend: str = loopback,
+        export: Any = None,
+        verify: Any = None,
+        **more: Any,
+    ) -> eb.Deployment:
         return eb.deploy(
-            Function(function), args, work_dir=tmp_path / "out", **split_options(options)
+            Function(function),
+            args,
+            backend=backend,
+            work_dir=tmp_path / "out",
+            export={"exporter": "torchscript", **(export or {})},
+            verify={"allow_unverified": True, **(verify or {})},
+            **more,
         )
 
     return deploy
@@ -57,13 +67,16 @@ def test_a_baked_in_branch_is_a_mismatch_that_names_the_line(deploy: Deploy) -> 
 
 def test_unverified_artifact_is_published_only_on_request(deploy: Deploy, tmp_path: Path) -> None:
     with pytest.raises(NotVerifiedError, match="no output changes between the 5 samples") as caught:
-        deploy(lambda x: x * 0, ONES, allow_unverified=False)
+        deploy(lambda x: x * 0, ONES, verify={"allow_unverified": False})
     assert caught.value.verdict.verdict == "unverified"
     assert caught.value.hint == "--allow-unverified publishes the artifact with this verdict"
     assert not (tmp_path / "out").exists()
     assert deploy(lambda x: x * 0, ONES).verdict == "unverified"
     assert deploy(
-        lambda x: x * 0, ONES, overwrite=True, allow_mismatch=True, allow_unverified=False
+        lambda x: x * 0,
+        ONES,
+        overwrite=True,
+        verify={"allow_mismatch": True, "allow_unverified": False},
     )
 
 
@@ -92,7 +105,7 @@ def test_engine_fallback_warns_at_deploy_and_verify(deploy: Deploy, fallen: str)
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
 def test_without_probes_the_verdict_is_on_the_example_alone(deploy: Deploy) -> None:
     with pytest.warns(eb.VerdictWarning):
-        deployed = deploy(lambda x: x * 2 if x.sum() > 0 else x - 100, ONES, probes=0)
+        deployed = deploy(lambda x: x * 2 if x.sum() > 0 else x - 100, ONES, verify={"probes": 0})
     assert deployed.verification.summary().startswith(
         "verified against the PyTorch model, unpatched on 1 output, the example alone; "
     )
@@ -105,7 +118,7 @@ def test_probes_of_larger_batches_contain_different_rows(deploy: Deploy) -> None
         deploy(
             lambda x: target(x),
             torch.randn(1, 4),
-            rewriters=[wrong],
+            export={"rewriters": [wrong]},
             dynamic={"x": {0: ("batch", 1, 16)}},
         )
 
@@ -148,7 +161,7 @@ def test_probes_with_only_non_finite_outputs_are_dropped(deploy: Deploy) -> None
 
 
 def test_domain_bounds_the_probes_and_is_recorded(deploy: Deploy) -> None:
-    deployed = deploy(torch.sqrt, torch.rand(2, 4), domain={"x": (0, 1)})
+    deployed = deploy(torch.sqrt, torch.rand(2, 4), verify={"domain": {"x": (0, 1)}})
     assert all(
         0 <= s.inputs["x"].min() <= s.inputs["x"].max() <= 1 for s in deployed.artifact.samples()
     )
@@ -182,7 +195,7 @@ def test_invalid_domain_or_probe_count_is_refused(
     deploy: Deploy, options: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:
-        deploy(torch.relu, ONES, **options)
+        deploy(torch.relu, ONES, verify=options)
     assert str(caught.value).startswith(message)
 
 
@@ -258,7 +271,7 @@ def test_extreme_probes_find_overflow_on_request(deploy: Deploy) -> None:
     x = torch.rand(2, 4)
     assert deploy(unstable, x).verdict == "verified"
     with pytest.raises(NotVerifiedError, match="large floats"):
-        deploy(unstable, x, overwrite=True, probes_extreme=True)
+        deploy(unstable, x, overwrite=True, verify={"probes_extreme": True})
 
 
 class Planes(nn.Module):
@@ -287,9 +300,17 @@ PLANES = torch.linspace(-1, 2, 128).reshape(1, 2, 8, 8).sin()
 BY_ROUNDING = "zeros: rounding alone decides what the model returns"
 
 
-def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb.Deployment:
-    options = {"args": PLANES, "exporter": "torchscript", "allow_unverified": True} | given
-    return eb.deploy(model, backend=backend, work_dir=folder / "out", **split_options(options))
+def deploy_planes(
+    folder: Path, model: Planes, backend: str, args: torch.Tensor = PLANES
+) -> eb.Deployment:
+    return eb.deploy(
+        model,
+        args,
+        backend=backend,
+        work_dir=folder / "out",
+        export={"exporter": "torchscript"},
+        verify={"allow_unverified": True},
+    )
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
@@ -377,13 +398,17 @@ class Remainder(nn.Module):
 def test_cancellation_excuses_only_the_rounding_of_its_operands(
     pair: Any, loopback: str, tmp_path: Path
 ) -> None:
-    options = {"args": torch.randn(2, 4), "backend": loopback, "exporter": "torchscript"}
-    deployed = eb.deploy(Remainder(pair), work_dir=tmp_path / "right", **split_options(options))
+    given: dict[str, Any] = {
+        "args": torch.randn(2, 4),
+        "backend": loopback,
+        "export": {"exporter": "torchscript"},
+    }
+    deployed = eb.deploy(Remainder(pair), work_dir=tmp_path / "right", **given)
     assert deployed.verdict == "verified"
     assert deployed.verification.basis is not None
     assert BY_ROUNDING in deployed.verification.basis.dropped
     with pytest.raises(NotVerifiedError, match="on the probe 'zeros'"):
-        eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **split_options(options))
+        eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **given)
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from tests.flat_options import split_options
 
 import enginebay as eb
 from enginebay.display import html_fields, html_table
@@ -86,8 +85,8 @@ def test_the_html_has_the_figures_and_no_colours(deployment: eb.Deployment) -> N
 def test_progress_without_a_terminal_prints_a_line_per_step(
     loopback: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = {"backend": loopback, "work_dir": tmp_path / "relu"}
-    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), watch=True, **split_options(options))  # type: ignore[arg-type]  # a dict of several types
+    model, x = torch.nn.ReLU(), torch.ones(1, 3)
+    eb.deploy(model, x, backend=loopback, work_dir=tmp_path / "relu", watch=True)
     shown = capsys.readouterr()
     assert shown.out == ""
     lines = [line.split()[:2] for line in shown.err.splitlines()]
@@ -111,8 +110,8 @@ def test_progress_in_a_notebook_updates_a_single_table(
     display.display = lambda *_, **__: Handle()  # type: ignore[attr-defined]  # likewise
     monkeypatch.setitem(sys.modules, "IPython", python)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    options = {"backend": loopback, "work_dir": tmp_path / "relu"}
-    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), watch=True, **split_options(options))  # type: ignore[arg-type]  # a dict of several types
+    model, x = torch.nn.ReLU(), torch.ones(1, 3)
+    eb.deploy(model, x, backend=loopback, work_dir=tmp_path / "relu", watch=True)
     assert Page(shown[0]).texts == ["step", "seconds", "…", "reference"]
     last = Page(shown[-1]).texts
     assert [text for text in last if text in ("✓", "✗", "…")] == ["✓"] * 5

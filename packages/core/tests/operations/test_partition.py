@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -50,14 +49,17 @@ def example(batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(batch, 4), torch.arange(batch)
 
 
-def deploy(model: nn.Module, folder: Path, *cuts: str, **options: Any) -> eb.Deployment:
-    options = {"dynamic": OPEN, **options}
+def deploy(
+    model: nn.Module, folder: Path, *cuts: str, dynamic: Any = OPEN, export: Any = None, **more: Any
+) -> eb.Deployment:
     return eb.deploy(
         model,
         example(),
         backend="loopback",
         work_dir=folder,
-        **split_options({**options, "cuts": cuts}),
+        dynamic=dynamic,
+        export={"cuts": cuts, **(export or {})},
+        **more,
     )
 
 
@@ -67,7 +69,7 @@ def deployed(
 ) -> tuple[Network, eb.Deployment]:
     model = Network()
     folder = tmp_path_factory.mktemp("partition") / "net"
-    return model, deploy(model, folder, "neck", "head", exporter=request.param)
+    return model, deploy(model, folder, "neck", "head", export={"exporter": request.param})
 
 
 def test_partitioned_artifact_is_verified_as_a_whole(
@@ -137,14 +139,14 @@ def test_partitioned_artifact_runs_without_torch(deployed: tuple[Network, eb.Dep
 def test_marked_functions_are_cut_without_touching_the_model(tmp_path: Path) -> None:
     model = Network()
     sets = [eb.marks({f"{__name__}.tail": "tail"})]
-    deployment = deploy(model, tmp_path / "net", "tail", rewriters=sets)
+    deployment = deploy(model, tmp_path / "net", "tail", export={"rewriters": sets})
     assert deployment.verdict == "verified"
     _, last = deployment.artifact.manifest.parts
     assert {"tail:input_0", "tail:input_1"} <= {spec.name for spec in last.inputs}
 
 
 def test_without_cuts_marks_change_nothing(tmp_path: Path) -> None:
-    deployment = deploy(Network(), tmp_path / "net", keep_ir=True)
+    deployment = deploy(Network(), tmp_path / "net", export={"keep_ir": True})
     assert deployment.verdict == "verified"
     assert deployment.artifact.manifest.parts == ()
     assert "parts" not in json.loads((tmp_path / "net" / "manifest.json").read_text())
@@ -230,7 +232,7 @@ def test_string_as_cuts_is_refused() -> None:
 
 def test_only_onnx_can_be_cut(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        deploy(Network(), tmp_path / "net", "neck", ir="torchscript")
+        deploy(Network(), tmp_path / "net", "neck", export={"ir": "torchscript"})
     assert str(caught.value) == (
         "only an ONNX graph can be cut, but the IR of this deployment is torchscript"
     )

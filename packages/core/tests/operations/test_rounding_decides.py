@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -33,8 +32,14 @@ class Engine(nn.Module):
 
 
 def deploy(model: nn.Module, x: torch.Tensor, backend: str, folder: Path) -> eb.Deployment:
-    options = {"args": x, "backend": backend, "exporter": "torchscript", "allow_unverified": True}
-    return eb.deploy(model, work_dir=folder / "out", **split_options(options))
+    return eb.deploy(
+        model,
+        x,
+        backend=backend,
+        work_dir=folder / "out",
+        export={"exporter": "torchscript"},
+        verify={"allow_unverified": True},
+    )
 
 
 STEPPED = torch.linspace(-1, 1, 32).reshape(2, 16)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -84,14 +83,19 @@ def integers() -> tuple[nn.Module, torch.Tensor]:
 
 
 def deployed(
-    folder: Path, *rewriters: eb.RewriterSet, model: Any = build, **given: Any
+    folder: Path,
+    *rewriters: eb.RewriterSet,
+    model: Any = build,
+    verify: dict[str, Any] | None = None,
+    **given: Any,
 ) -> eb.Artifact:
-    given = {"exporter": "torchscript", "probes": 1, "allow_mismatch": True, **given}
     return eb.deploy(
         *model(),
         backend="loopback",
         work_dir=folder / "net",
-        **split_options({**given, "rewriters": rewriters}),
+        export={"exporter": "torchscript", "rewriters": rewriters},
+        verify={"probes": 1, "allow_mismatch": True, **(verify or {})},
+        **given,
     ).artifact
 
 
@@ -204,8 +208,10 @@ class Home(nn.Module):
 def test_a_module_that_does_not_run_alone_is_named_as_the_culprit(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Home().eval()
-    given: dict[str, Any] = {"model": lambda: (model, torch.randn(1, 3)), "probes": 0}
-    found = lab.bisect(deployed(tmp_path, BETWEEN, **given), model, rewriters=[BETWEEN])
+    artifact = deployed(
+        tmp_path, BETWEEN, model=lambda: (model, torch.randn(1, 3)), verify={"probes": 0}
+    )
+    found = lab.bisect(artifact, model, rewriters=[BETWEEN])
     assert (found.module, found.step, found.alone, found.node) == ("shy", "unknown", None, "")
     assert found.reason.startswith("loopback differs from PyTorch at 'shy': off by ")
     assert found.reason.endswith(
@@ -231,7 +237,7 @@ def test_another_engine_can_be_the_reference(tmp_path: Path) -> None:
 
 
 def test_the_worst_sample_is_searched(tmp_path: Path) -> None:
-    artifact = deployed(tmp_path, model=short, params={"gain": 1.5}, probes=3)
+    artifact = deployed(tmp_path, model=short, params={"gain": 1.5}, verify={"probes": 3})
     verification = artifact.manifest.verification
     assert verification is not None
     worst = max(verification.outputs, key=lambda output: output.badness).sample
@@ -242,7 +248,7 @@ def test_the_worst_sample_is_searched(tmp_path: Path) -> None:
 
 
 def test_wrong_inputs_are_refused(tmp_path: Path) -> None:
-    artifact = deployed(tmp_path, model=short, probes=0)
+    artifact = deployed(tmp_path, model=short, verify={"probes": 0})
     with pytest.raises(
         InputError, match=r"^unknown input 'y': the model takes input\nhint: [^\n]+$"
     ):
@@ -258,7 +264,8 @@ class Chance(nn.Module):
 
 def test_a_random_model_is_not_searched(tmp_path: Path) -> None:
     found = lab.bisect(
-        deployed(tmp_path, model=lambda: (Chance(), torch.ones(1, 3)), probes=0), Chance()
+        deployed(tmp_path, model=lambda: (Chance(), torch.ones(1, 3)), verify={"probes": 0}),
+        Chance(),
     )
     assert not found.found
     assert found.reason.startswith("the model is not deterministic, a second run differs: ")
@@ -284,7 +291,7 @@ def test_the_wrong_node_of_an_onnx_file_is_found(tmp_path: Path) -> None:
 
 
 def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) -> None:
-    artifact = deployed(tmp_path, model=short, probes=0)
+    artifact = deployed(tmp_path, model=short, verify={"probes": 0})
     with pytest.raises(UsageError) as raised:
         lab.bisect(artifact)
     message = f"'{artifact.path}' does not record which model it was made from"
@@ -301,9 +308,14 @@ def test_the_model_is_found_from_any_folder(
         "    return torch.nn.Sequential(torch.nn.Linear(2, 2)).eval(), torch.ones(1, 2)\n"
     )
     monkeypatch.chdir(tmp_path)
-    given: dict[str, Any] = {"params": {"gain": 2.0}, "allow_mismatch": True, "probes": 0}
-    given |= {"exporter": "torchscript", "work_dir": tmp_path / "net"}
-    artifact = eb.deploy("net.py:build", backend="loopback", **split_options(given)).artifact
+    artifact = eb.deploy(
+        "net.py:build",
+        backend="loopback",
+        work_dir=tmp_path / "net",
+        params={"gain": 2.0},
+        export={"exporter": "torchscript"},
+        verify={"allow_mismatch": True, "probes": 0},
+    ).artifact
     assert artifact.manifest.model == f"{tmp_path}/net.py:build"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -14,7 +14,6 @@ import jsonschema
 import msgspec
 import numpy as np
 import pytest
-from tests.flat_options import split_options
 from tests.report_schema import json_schema
 
 import enginebay as eb
@@ -52,8 +51,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
     """Two artifacts of a model, one of other weights, one of another width; and some data."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "net.py").write_text(NET)
-    options: dict[str, Any] = {"exporter": "torchscript"}
-    lab.compare(*network(), work_dir=folder / "all", backends=[loopback], **split_options(options))
+    export = {"exporter": "torchscript"}
+    lab.compare(*network(), work_dir=folder / "all", backends=[loopback], export=export)
     shutil.copytree(folder / "all" / loopback, folder / "good")
     for name, seed, outputs, gain in [
         ("bad", 0, 3, -1.0),
@@ -65,7 +64,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
             backend=loopback,
             work_dir=folder / name,
             params={"gain": gain},
-            **split_options({**options, "allow_mismatch": True}),
+            export=export,
+            verify={"allow_mismatch": True},
         )
     x = np.random.default_rng(0).normal(size=(20, 1, 4)).astype(np.float32)
     np.savez(folder / "data.npz", input=x, target=np.zeros(20, np.int64))

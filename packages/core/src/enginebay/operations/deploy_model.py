@@ -37,8 +37,8 @@ def deploy(
     data: object = None,
     int8_keep: Sequence[str] = (),
     params: BackendParams | Mapping[str, object] | None = None,
-    export: ExportOptions | None = None,
-    verify: VerifyOptions | None = None,
+    export: ExportOptions | Mapping[str, object] | None = None,
+    verify: VerifyOptions | Mapping[str, object] | None = None,
     config: Mapping[str, object] | str | Path | None = None,
     overwrite: bool = False,
     watch: Callable[[Step], None] | bool | None = None,
@@ -72,8 +72,10 @@ def deploy(
         int8_keep: Nodes, operators and prefixes of node names (up to a ``/``), as the engine names
             them, that stay in floating point if the precision is int8 or fp8.
         params: The backend's parameters, or a mapping of their names and values.
-        export: How to export: the IR, the exporter, your rewriters, the cuts into several engines.
-        verify: How to compare: probe inputs, tolerances, allowed verdicts.
+        export: How to export: the IR, the exporter, your rewriters, the cuts into several engines;
+            :class:`enginebay.ExportOptions`, or a mapping of its fields and their values.
+        verify: How to compare: probe inputs, tolerances, allowed verdicts;
+            :class:`enginebay.VerifyOptions`, or a mapping of its fields and their values.
         config: A deploy config or its path. Settings that no argument specifies are taken from the
             config, and rewriters can read the config as ``ctx.config``.
         overwrite: Replace an existing artifact, once the new artifact is complete.
@@ -81,7 +83,8 @@ def deploy(
             when it ends. True shows the steps in a notebook, on a terminal or as lines on stderr.
 
     Raises:
-        UsageError: An argument is wrong; nothing was written.
+        UsageError: An argument is wrong; nothing was written. An unknown or invalid parameter or
+            option is a ``ParamsError``, which is a ``UsageError``.
         BackendUnavailableError: The backend cannot be used.
         ModelError: The model's forward raised.
         ExportError: Every exporter failed.

@@ -31,7 +31,7 @@ def export(
     dynamic: Mapping[str, object] | Sequence[str] | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
-    options: ExportOptions | None = None,
+    options: ExportOptions | Mapping[str, object] | None = None,
     config: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> IRModel:
@@ -49,8 +49,9 @@ def export(
         dynamic: The dynamic dimensions, as for :func:`enginebay.deploy`.
         min_shapes: The smallest shape of each input, as an alternative to ``dynamic``.
         max_shapes: The largest shape of each input.
-        options: How to export, as for :func:`enginebay.deploy`. The options ``cuts``, ``task`` and
-            ``keep_ir`` concern artifacts and are not allowed.
+        options: How to export, as ``export`` of :func:`enginebay.deploy`: options, or a mapping of
+            them. The options ``cuts``, ``task`` and ``keep_ir`` concern artifacts and are not
+            allowed.
         config: The deployment config that rewriters can read as ``ctx.config``. Its
             ``codebase_config`` selects the model source for a name without a scheme.
         overwrite: Replace an existing file.
@@ -67,7 +68,7 @@ def export(
     from enginebay.exporters import check_choices, write_ir
     from enginebay.models import bind, find_model, unchanged
 
-    options = options or ExportOptions()
+    options = ExportOptions.of(options)
     refuse_options(options, "export")
     kind = _choose_ir(path, options.ir)
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))

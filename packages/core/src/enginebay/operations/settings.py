@@ -116,8 +116,8 @@ def resolve_settings(
     precision: str | None = None,
     dynamic: Mapping[str, object] | Sequence[str] | None = None,
     data: object = None,
-    export: ExportOptions | None = None,
-    verify: VerifyOptions | None = None,
+    export: ExportOptions | Mapping[str, object] | None = None,
+    verify: VerifyOptions | Mapping[str, object] | None = None,
 ) -> Settings:
     """Return the settings of a deployment; arguments take precedence over the config.
 
@@ -130,17 +130,19 @@ def resolve_settings(
         precision: The same as ``params={"precision": …}``.
         dynamic: The dynamic dimensions; None for the dynamic dimensions in the config.
         data: A data set or an argument for one; None for the data in the config.
-        export: Export options; fields with their default value are taken from the config.
-        verify: Verification options; fields with their default value are taken from the config.
+        export: Export options, or a mapping of them; fields with their default value are taken from
+            the config.
+        verify: Verification options, or a mapping of them; fields with their default value are
+            taken from the config.
 
     Raises:
         ConfigError: The config is invalid, or for another backend.
         BackendUnavailableError: The backend cannot be used.
-        ParamsError: A parameter is unknown or invalid.
+        ParamsError: A parameter or an option is unknown or invalid.
         UsageError: Two different precisions are set; or ``dynamic`` is set together with smallest
             or largest shapes.
     """
-    export, verify = export or ExportOptions(), verify or VerifyOptions()
+    export, verify = ExportOptions.of(export), VerifyOptions.of(verify)
     check_timeout(verify.timeout)
     params = _with_precision(params, precision)
     if config is None:

@@ -49,7 +49,7 @@ def verify(
     inputs: object = None,
     reference: object = None,
     *,
-    options: VerifyOptions | None = None,
+    options: VerifyOptions | Mapping[str, object] | None = None,
 ) -> Verification:
     """Compare an artifact with its model on this machine.
 
@@ -66,9 +66,10 @@ def verify(
         reference: The expected outputs by name, or the PyTorch model: an ``nn.Module``, or its name
             as on the command line. By default the outputs that the artifact contains, which
             requires no torch.
-        options: Tolerances, comparators and the time limit. By default ``compare`` has the
-            comparators of the artifact; ``{}`` compares all outputs element by element. Options
-            about probe inputs and publishing are not allowed: they concern only a deployment.
+        options: Tolerances, comparators and the time limit, also as a mapping such as
+            ``{"rtol": 1e-3}``. By default ``compare`` has the comparators of the artifact; ``{}``
+            compares all outputs element by element. Options about probe inputs and publishing are
+            not allowed: they concern only a deployment.
 
     Returns:
         The verdict, with the error metrics of each output. A mismatch raises no error.
@@ -109,10 +110,10 @@ def verify_here(
     inputs: object = None,
     reference: object = None,
     *,
-    options: VerifyOptions | None = None,
+    options: VerifyOptions | Mapping[str, object] | None = None,
 ) -> RecordedVerification:
     """Verify as :func:`verify` does, and return the verdict together with the run's record."""
-    options = options or VerifyOptions()
+    options = VerifyOptions.of(options)
     refuse_options(options, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
     samples = _read_samples(inputs) if reference is None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
@@ -64,6 +64,18 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
             )
         # A key of another type is thus reported as an unknown field.
         return cls(**{str(name): value for name, value in mapping.items()})
+
+    @classmethod
+    def of(cls, options: Self | Mapping[str, object] | None) -> Self:
+        """Return the options as an instance: a mapping is checked, and None gives the defaults.
+
+        Raises:
+            ParamsError: The argument is neither options nor a mapping, or it has an unknown key or
+                an invalid value.
+        """
+        if options is None:
+            return cls()
+        return options if isinstance(options, cls) else cls.from_mapping(cast("Any", options))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the fields by name, with values of JSON's types.

@@ -19,7 +19,7 @@ from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.evaluation.metric_sources import find_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.authors import Step
     from enginebay.commands import Block
@@ -105,7 +105,7 @@ def quantize(
     max_drop: float,
     work_dir: str | Path,
     int8_keep: Sequence[str] = (),
-    verify: eb.VerifyOptions | None = None,
+    verify: eb.VerifyOptions | Mapping[str, object] | None = None,
     overwrite: bool = False,
     watch: Callable[[Step], None] | None = None,
     **options: Any,
@@ -125,8 +125,8 @@ def quantize(
         max_drop: How much worse the artifact's metric may be than PyTorch's, in the metric's unit.
         work_dir: The artifact's folder.
         int8_keep: The names of layers that stay in floating point in every artifact that is tried.
-        verify: The verification options. If no artifact is accurate enough, ``allow_mismatch``
-            publishes the artifact with the most layers in floating point.
+        verify: The verification options, or a mapping of them. If no artifact is accurate enough,
+            ``allow_mismatch`` publishes the artifact with the most layers in floating point.
         overwrite: Replace an existing artifact.
         watch: Called with each step when it starts, when its detail changes and when it ends.
         **options: Other arguments of :func:`enginebay.deploy`.
@@ -149,7 +149,7 @@ def quantize(
         names = ", ".join(source.name for source in sources)
         raise UsageError(f"max_drop requires one metric, found {names}")
     data = eb.DataSet.of(data)  # once: every trial reads the same items
-    verify = verify or eb.VerifyOptions()
+    verify = eb.VerifyOptions.of(verify)
     steps = Steps(watch)
     fixed = tuple(int8_keep)
 

@@ -81,7 +81,7 @@ def sensitivity(
     params: eb.BackendParams | Mapping[str, object] | None = None,
     precision: str | None = None,
     dynamic: Mapping[str, object] | Sequence[str] | None = None,
-    export: eb.ExportOptions | None = None,
+    export: eb.ExportOptions | Mapping[str, object] | None = None,
     config: Mapping[str, object] | str | Path | None = None,
     int8_keep: Sequence[str] = (),
     timeout: float = 1800.0,
@@ -103,7 +103,7 @@ def sensitivity(
         params: The backend's parameters, with the precision ``int8`` or ``fp8``.
         precision: The precision, if it is not in the parameters.
         dynamic: The dynamic dimensions, as for :func:`enginebay.deploy`.
-        export: The export options.
+        export: The export options, or a mapping of them.
         config: A deploy config or its path.
         int8_keep: The names of nodes that stay in floating point and are not measured.
         timeout: Time limit in seconds for the child processes of the deployment, and again for the
@@ -130,7 +130,7 @@ def sensitivity(
                 params=params,
                 precision=precision,
                 dynamic=dynamic,
-                export=(export or eb.ExportOptions()).replace(keep_ir=True),  # for the trials
+                export=eb.ExportOptions.of(export).replace(keep_ir=True),  # for the trials
                 config=config,
                 int8_keep=int8_keep,
                 # No probes: the layers are compared on items of the data set only. A mismatch is
