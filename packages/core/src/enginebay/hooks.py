@@ -85,6 +85,158 @@ PROJECT = "enginebay"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
+
+@hookspec(firstresult=True)
+def backend_info() -> BackendInfo:
+    """Return the backend's name and capabilities.
+
+    Core calls this once, right after it has loaded the plugin; it must be fast.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def check_env(request: CheckEnvRequest) -> EnvReport:
+    """Run the plugin's checks of one check-env stage; return a report, empty without checks."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
+    """Write the engine's files into ``request.work_dir`` and return their paths."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
+    """Return node name → operator for the nodes that :func:`to_backend` would compute in 8 bits.
+
+    Core calls this for a precision in ``BackendInfo.calibrated``, and then passes the names that
+    must stay in floating point to ``to_backend``, in ``request.keep``. The names must be the same
+    in each call for the same IR. A backend without this hook does not support ``keep``.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
+    """Return the nodes or operators in an IR that the engine does not support, with reasons.
+
+    ``enginebay preview`` calls this in a child process. The keys are names of nodes of an ONNX
+    file, or operators such as ``aten::sort`` of any other IR; the values are reasons in a few
+    words. Empty if the engine supports the whole IR. ``request.work_dir`` may stay empty.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def build_wrapper(request: WrapperRequest) -> Wrapper:
+    """Load the engine's files and return a wrapper that runs them."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
+    """Run the engine with a profiler, and return the engine's layers in the order of execution.
+
+    Core calls this in a separate child process, because a profiler may slow an engine down. Raise a
+    ``UsageError`` with the reason if this engine, or this device, cannot time layers. Without this
+    hook, a backend does not support the timing of layers.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def bound_to(request: BindingRequest) -> Mapping[str, str]:
+    """Return the properties of this machine on which an artifact with ``request.params`` depends.
+
+    Core writes the properties into the manifest: ``{"gpu": "H100"}``. Before core loads the
+    artifact, it calls the hook again; if a property differs, it refuses the artifact, and the
+    engine reads no file. Omit properties that the parameters make irrelevant. If the engine cannot
+    read files of other engine versions, include the version from
+    ``eb.get_backend(request.backend)``.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def built_for(request: BindingRequest) -> BuiltFor | None:
+    """Return the machines that an engine with ``request.params`` is built for.
+
+    Return None if the engine is built for this machine or for any machine. If ``lacking`` in the
+    result is not empty, core builds the engine but does not run it. Core runs the graph instead
+    (see ``WrapperRequest.simulation``), and the artifact stays unverified until
+    ``enginebay verify`` has run on one of the machines. ``check_env`` still reports whether an
+    engine can run on this machine.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def rewriters(request: RewritersRequest) -> RewriterSet:
+    """Return this plugin's rewriters for an export."""
+    raise NotImplementedError
+
+
+@hookspec
+def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return model sources by scheme: with ``{"zoo": build}``, ``zoo:NAME`` calls ``build``.
+
+    The callable takes a :class:`ModelRequest`, and returns an ``nn.Module`` or a tuple: the module,
+    its example inputs, and optionally its task as plain data and the origin of its weights, from
+    ``read_options(request).weights``. The artifact records the origin, which shows users that a
+    model has only random weights. The callable raises a ``ModelSourceError`` for an unknown name.
+    With ``codebase_config = dict(type="zoo")`` in a deploy config, users can omit the scheme.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
+    """Return task kind → reader: with ``{"poses": read}``, ``read`` reads tasks of kind ``poses``.
+
+    The callable takes a record (the task as plain data) from a manifest or a user's file, and
+    returns a :class:`Task`. It raises a ``UsageError`` for an invalid record.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def data_sources() -> Mapping[str, Callable[[DataRequest], object]]:
+    """Return data sources by scheme: with ``{"flowers": read}``, ``flowers:NAME`` calls ``read``.
+
+    The callable takes a :class:`DataRequest`, and returns an argument for ``eb.DataSet``: a path,
+    an iterable that can be read several times, or a callable that returns one. It raises an
+    ``InputError`` for an unknown name.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def metrics() -> Mapping[str, Callable[[MetricRequest], object]]:
+    """Return metrics by scheme: with ``{"coco": build}``, ``coco:NAME`` calls ``build``.
+
+    The callable takes a :class:`MetricRequest`, and returns a metric for ``lab.evaluate``: an
+    object with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
+    ``UsageError`` for an unknown name.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def comparators() -> Mapping[
+    str, Callable[[ComparatorRequest], Callable[[ComparisonRequest], ComparisonResult]]
+]:
+    """Return comparators by scheme: with ``{"poses": build}``, ``poses:ARGUMENT`` calls ``build``.
+
+    The callable takes a :class:`ComparatorRequest` and returns a comparator: a callable that takes
+    a :class:`ComparisonRequest` for each sample and returns a :class:`ComparisonResult`. The
+    callable raises a ``UsageError`` for an invalid argument. The comparator raises a ``UsageError``
+    if it cannot compare the outputs of the reference.
+    """
+    raise NotImplementedError
+
+
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
 
 
@@ -414,154 +566,3 @@ class Task(Protocol):
     def draw(self, item: Any, found: Sequence[Any], path: Path) -> None:
         """Draw the predictions for an item on a copy of the item, and write the copy to a file."""
         ...
-
-
-@hookspec(firstresult=True)
-def backend_info() -> BackendInfo:
-    """Return the backend's name and capabilities.
-
-    Core calls this once, right after it has loaded the plugin; it must be fast.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def check_env(request: CheckEnvRequest) -> EnvReport:
-    """Run the plugin's checks of one check-env stage; return a report, empty without checks."""
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
-    """Write the engine's files into ``request.work_dir`` and return their paths."""
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
-    """Return node name → operator for the nodes that :func:`to_backend` would compute in 8 bits.
-
-    Core calls this for a precision in ``BackendInfo.calibrated``, and then passes the names that
-    must stay in floating point to ``to_backend``, in ``request.keep``. The names must be the same
-    in each call for the same IR. A backend without this hook does not support ``keep``.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
-    """Return the nodes or operators in an IR that the engine does not support, with reasons.
-
-    ``enginebay preview`` calls this in a child process. The keys are names of nodes of an ONNX
-    file, or operators such as ``aten::sort`` of any other IR; the values are reasons in a few
-    words. Empty if the engine supports the whole IR. ``request.work_dir`` may stay empty.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def build_wrapper(request: WrapperRequest) -> Wrapper:
-    """Load the engine's files and return a wrapper that runs them."""
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
-    """Run the engine with a profiler, and return the engine's layers in the order of execution.
-
-    Core calls this in a separate child process, because a profiler may slow an engine down. Raise a
-    ``UsageError`` with the reason if this engine, or this device, cannot time layers. Without this
-    hook, a backend does not support the timing of layers.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def bound_to(request: BindingRequest) -> Mapping[str, str]:
-    """Return the properties of this machine on which an artifact with ``request.params`` depends.
-
-    Core writes the properties into the manifest: ``{"gpu": "H100"}``. Before core loads the
-    artifact, it calls the hook again; if a property differs, it refuses the artifact, and the
-    engine reads no file. Omit properties that the parameters make irrelevant. If the engine cannot
-    read files of other engine versions, include the version from
-    ``eb.get_backend(request.backend)``.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def built_for(request: BindingRequest) -> BuiltFor | None:
-    """Return the machines that an engine with ``request.params`` is built for.
-
-    Return None if the engine is built for this machine or for any machine. If ``lacking`` in the
-    result is not empty, core builds the engine but does not run it. Core runs the graph instead
-    (see ``WrapperRequest.simulation``), and the artifact stays unverified until
-    ``enginebay verify`` has run on one of the machines. ``check_env`` still reports whether an
-    engine can run on this machine.
-    """
-    raise NotImplementedError
-
-
-@hookspec
-def rewriters(request: RewritersRequest) -> RewriterSet:
-    """Return this plugin's rewriters for an export."""
-    raise NotImplementedError
-
-
-@hookspec
-def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return model sources by scheme: with ``{"zoo": build}``, ``zoo:NAME`` calls ``build``.
-
-    The callable takes a :class:`ModelRequest`, and returns an ``nn.Module`` or a tuple: the module,
-    its example inputs, and optionally its task as plain data and the origin of its weights, from
-    ``read_options(request).weights``. The artifact records the origin, which shows users that a
-    model has only random weights. The callable raises a ``ModelSourceError`` for an unknown name.
-    With ``codebase_config = dict(type="zoo")`` in a deploy config, users can omit the scheme.
-    """
-    raise NotImplementedError
-
-
-@hookspec
-def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
-    """Return task kind → reader: with ``{"poses": read}``, ``read`` reads tasks of kind ``poses``.
-
-    The callable takes a record (the task as plain data) from a manifest or a user's file, and
-    returns a :class:`Task`. It raises a ``UsageError`` for an invalid record.
-    """
-    raise NotImplementedError
-
-
-@hookspec
-def data_sources() -> Mapping[str, Callable[[DataRequest], object]]:
-    """Return data sources by scheme: with ``{"flowers": read}``, ``flowers:NAME`` calls ``read``.
-
-    The callable takes a :class:`DataRequest`, and returns an argument for ``eb.DataSet``: a path,
-    an iterable that can be read several times, or a callable that returns one. It raises an
-    ``InputError`` for an unknown name.
-    """
-    raise NotImplementedError
-
-
-@hookspec
-def metrics() -> Mapping[str, Callable[[MetricRequest], object]]:
-    """Return metrics by scheme: with ``{"coco": build}``, ``coco:NAME`` calls ``build``.
-
-    The callable takes a :class:`MetricRequest`, and returns a metric for ``lab.evaluate``: an
-    object with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
-    ``UsageError`` for an unknown name.
-    """
-    raise NotImplementedError
-
-
-@hookspec
-def comparators() -> Mapping[
-    str, Callable[[ComparatorRequest], Callable[[ComparisonRequest], ComparisonResult]]
-]:
-    """Return comparators by scheme: with ``{"poses": build}``, ``poses:ARGUMENT`` calls ``build``.
-
-    The callable takes a :class:`ComparatorRequest` and returns a comparator: a callable that takes
-    a :class:`ComparisonRequest` for each sample and returns a :class:`ComparisonResult`. The
-    callable raises a ``UsageError`` for an invalid argument. The comparator raises a ``UsageError``
-    if it cannot compare the outputs of the reference.
-    """
-    raise NotImplementedError
