@@ -39,8 +39,11 @@ def test_a_manifest_restores_every_field(tmp_path, publish):
             fallbacks=("CUDA was asked for",),
             details={"threads": "1"},
         ),
-        "verification": Verification.of(
-            [[OutputComparison(name="y", passed=True, total=4, worst_index=(0, 1), rtol=1e-3)]],
+        "verification": Verification(
+            verdict="verified",
+            outputs=(
+                OutputComparison(name="y", passed=True, total=4, worst_index=(0, 1), rtol=1e-3),
+            ),
             reference="the PyTorch model, unpatched",
         ),
         "command": "enginebay deploy model.py:net",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -27,13 +26,6 @@ class VerdictWarning(UserWarning):
 
 #: Default number of probe inputs: enough for all kinds without dynamic dimensions.
 PROBES = 8
-
-
-_UNDECIDED = (
-    "rounding alone decides what the model returns on {}: PyTorch itself is as far off with other "
-    "rounding errors, or another order of equal values; {}; pass an example away from steps and "
-    "ties, name outputs whose order may differ (--compare), or pass a tolerance (--rtol)"
-)
 
 
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,82 +152,6 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
     simulation: Simulation | None = None
     fallbacks: tuple[str, ...] = ()
     non_finite: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        samples: Sequence[Sequence[OutputComparison]],
-        *,
-        reference: str,
-        precision: str = "fp32",
-        basis: Basis | None = None,
-        doubt: str = "",
-        signals: tuple[Signal, ...] = (),
-        matchings: tuple[Matching, ...] = (),
-        fallbacks: tuple[str, ...] = (),
-    ) -> Verification:
-        """Build the verdict on several samples, with the worst comparison of each output.
-
-        Args:
-            samples: The result of :func:`~enginebay.verification.compare_outputs` for each sample.
-            reference: Name of the reference.
-            precision: The precision that the engine computed in.
-            basis: The labels of the samples, and the cases that the samples do not cover.
-            doubt: Why equal outputs do not prove that the engine is right; otherwise empty.
-            signals: The signal-to-noise ratios of an 8-bit engine.
-            matchings: Each comparator's results.
-            fallbacks: A sentence for each requested setting that the engine did not use.
-
-        Returns:
-            ``verified`` or ``mismatched``; ``unverified`` if no element was compared, or if equal
-            outputs would prove nothing.
-        """
-        labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
-        worst: dict[str, OutputComparison] = {}
-        failed: dict[str, None] = {}
-        #: By label, failed samples of the caller that only rounding errors decide.
-        kept_undecided: dict[str, str] = {}
-        undecided = basis.undecided if basis is not None else ()
-        for label, outputs in zip(labels, samples, strict=True):
-            for output in outputs:
-                if not output.passed and label in undecided:
-                    kept_undecided[label.replace(EXAMPLE, "the example")] = output.describe()
-                    continue
-                if not output.passed:
-                    failed[label] = None
-                known = worst.get(output.name)
-                if known is None or output.badness > known.badness:
-                    worst[output.name] = msgspec.structs.replace(output, sample=label)
-        is_wrong = bool(failed) or not all(signal.passed for signal in signals)
-        verdict: Verdict = "mismatched" if is_wrong else "verified"
-        if not failed and not any(output.total for output in chain.from_iterable(samples)):
-            doubt = doubt or "no number was compared"
-        if kept_undecided:
-            first = next(iter(kept_undecided.values()))
-            doubt = _UNDECIDED.format(", ".join(kept_undecided), first)
-        # More probes were left out than compared: the example is not a probe.
-        elif len(set(undecided) - set(labels)) > len(labels) - 1:
-            doubt = doubt or "rounding alone decides what the model returns on most probe inputs"
-        # A model with random outputs does not even prove an engine wrong.
-        if basis is not None and basis.doubt:
-            verdict, doubt = "unverified", basis.doubt
-        elif doubt and not is_wrong:
-            verdict = "unverified"
-        else:
-            doubt = ""
-        return cls(
-            verdict=verdict,
-            reference=reference,
-            outputs=tuple(worst.values()),
-            samples=len(samples),
-            precision=precision,
-            reason=doubt,
-            failed=tuple(failed),
-            basis=basis,
-            signals=signals,
-            matchings=matchings,
-            fallbacks=fallbacks,
-        )
 
     @classmethod
     def unverified(cls, reason: str) -> Verification:

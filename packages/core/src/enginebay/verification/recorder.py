@@ -190,7 +190,7 @@ class Recorder(SampleCollection):
         """
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
-            return  # then the verdict has a doubt, see engine_verdict
+            return  # then the verdict has a doubt, see verdict_rules
         compared_names = {name for comparator in self.comparators for name in comparator.outputs}
         for name, array in first.items():
             if name in compared_names or (is_float(array) and array.size):
