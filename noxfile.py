@@ -45,12 +45,12 @@ PACKAGES = {
 }
 EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "enginebay-ncnn")
 TESTS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
-#: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
+#: What the laws of a backend's own tests found, for CI to keep, and for `tests/backend_support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ON_CUDA = ("conformance", "io_binding")  # the tests of ONNX Runtime that a GPU can run
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 #: The backends of the catalogue, by name.
-CATALOGUE = tomllib.loads((ROOT / "docs" / "catalogue.toml").read_text(encoding="utf-8"))
+CATALOGUE = tomllib.loads((ROOT / "docs/evidence/backend-catalogue.toml").read_text("utf-8"))
 #: The environments that another one looks in.
 BASE, ENGINES = ("base",), ("engines", "base")
 DEFAULT, FULL = ["default", "full"], ["full"]
@@ -199,27 +199,27 @@ for _name, _part in tomllib.loads((ROOT / "sessions.toml").read_text()).items():
 def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     tools = ("towncrier>=24.8", "mypy", "ruff", "zensical==0.0.73", "mkdocstrings[python]>=1,<2")
-    recorder = "pyte"  # of docs/record_terminal.py, for its types
+    recorder = "pyte"  # of docs/build/record_terminal.py, for its types
     ours = ("-e", "packages/core", "-e", "packages/lab[report]", "-e", "packages/vision")
     session.install("-c", "constraints.txt", *ours, *tools, recorder)
     # The pages about backends need their parameters, and no engine.
     backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
     session.run("mypy", "docs")
-    session.run("python", "docs/build_site.py")
+    session.run("python", "docs/build/build_site.py")
 
 
-@nox.session(requires=BASE, tags=FULL)
+@nox.session(name="backend-catalogue", requires=BASE, tags=FULL)
 @nox.parametrize("backend", list(CATALOGUE))
-def catalogue(session: nox.Session, backend: str) -> None:
-    """Each backend of docs/catalogue.toml alone: its laws and its operators; writes the page."""
+def backend_catalogue(session: nox.Session, backend: str) -> None:
+    """Each backend of docs/evidence/backend-catalogue.toml alone; writes the results' page."""
     install(session, "enginebay[testing]", CATALOGUE[backend]["install"], *TESTS)
     kit = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", backend, "--operators")
     report = ("--conformance-report", str(ROOT / "build" / "catalogue"))
     # A law that is broken is a figure of the page, and a verdict's warning is no error as in ours.
     run = ("python", "-m", "pytest", "-n2", "-W", "default")
     session.run(*run, *kit, *report, success_codes=[0, 1])
-    python(session, "-m", "tests.catalogue", backend)
+    python(session, "-m", "tests.backend_catalogue", backend)
 
 
 @nox.session(requires=BASE)

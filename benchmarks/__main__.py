@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md too")
+    parser.add_argument("--page", action="store_true", help="write docs/evidence/benchmarks.md too")
     args = parser.parse_args(argv)
     if unknown := [name for name in args.groups if name not in GROUPS]:
         parser.error(f"'{unknown[0]}' is not a group; wanted {', '.join(GROUPS)}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from benchmarks.table import Budget
 
-DOCS = Path(__file__).parents[1] / "docs"
+EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
 #: The plots: a file, a title, and the groups in it.
 PLOTS = (
     ("benchmarks-peers.svg", "Time of a call: Enginebay to others (below 1 is faster)", {"peers"}),
@@ -39,11 +39,11 @@ STYLE = {
 
 
 def write_page(rows: Sequence[Row | Budget], load: float) -> None:
-    """Write ``docs/benchmarks.md`` and its plots."""
+    """Write ``docs/evidence/benchmarks.md`` and its plots."""
     for file, title, groups in PLOTS:
         shown = [row for row in rows if isinstance(row, Row) and row.group in groups]
-        (DOCS / file).write_bytes(_plot(title, shown))
-    (DOCS / "benchmarks.md").write_text("\n".join(_lines(rows, load)) + "\n", encoding="utf-8")
+        (EVIDENCE / file).write_bytes(_plot(title, shown))
+    (EVIDENCE / "benchmarks.md").write_text("\n".join(_lines(rows, load)) + "\n", encoding="utf-8")
 
 
 def _plot(title: str, rows: Sequence[Row]) -> bytes:

@@ -1,4 +1,4 @@
-"""Tables that sessions write into docs/how-we-know.md, each between two comments."""
+"""Tables that sessions write into docs/evidence/how-we-know.md, each between two comments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.zoo.results import installed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-PAGE = Path(__file__).parent.parent / "docs" / "how-we-know.md"
+PAGE = Path(__file__).parent.parent / "docs" / "evidence" / "how-we-know.md"
 
 
 def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

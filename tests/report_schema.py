@@ -1,4 +1,4 @@
-"""The JSON schema of a report, for ``docs/report.schema.json``."""
+"""The JSON schema of a report, for ``docs/reference/report.schema.json``."""
 
 from __future__ import annotations
 

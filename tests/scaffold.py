@@ -91,7 +91,7 @@ def main() -> None:
 
 def _write_tool(package: Path) -> Path:
     """Write a package with the command of the docs and a metric."""
-    source = (DOCS / "write-a-command.md").read_text(encoding="utf-8")
+    source = (DOCS / "how-to" / "write-a-command.md").read_text(encoding="utf-8")
     begin = "```python file=my_package/largest_files.py\n"
     (block,) = re.findall(rf"{begin}(.*?)```", source, re.DOTALL)
     files = {

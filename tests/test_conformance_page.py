@@ -6,7 +6,7 @@ from pathlib import Path
 
 from enginebay.testing.conformance.suite import laws
 
-PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "conformance-tests.md"
 
 
 def test_the_page_lists_every_law() -> None:

@@ -217,7 +217,8 @@ def test_workflows_call_commands_that_exist(page: Path) -> None:
 def test_the_guide_shows_the_whole_loopback_backend() -> None:
     from enginebay.testing import loopback
 
-    parts = [block.code for block in BLOCKS[ROOT / "docs/write-a-backend.md"] if block.is_loopback]
+    guide = BLOCKS[ROOT / "docs/tutorials/write-a-backend.md"]
+    parts = [block.code for block in guide if block.is_loopback]
     assert lines_of("".join(parts)) == lines_of(Path(loopback.__file__).read_text(encoding="utf-8"))
 
 
@@ -270,7 +271,7 @@ def test_figures_in_the_readme_are_on_the_linked_pages() -> None:
 
 def test_messages_on_the_errors_page_are_in_the_sources() -> None:
     """The longest part of each message without values is in the sources or in a test."""
-    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| `([^`]+)`.* \| .* \|$", page.partition("## Exit codes")[0], re.MULTILINE
     )
@@ -301,7 +302,11 @@ def test_links_have_existing_targets(page: Path) -> None:
         target = (page.parent / file).resolve() if file else page
         generated = {
             ROOT / "docs" / name
-            for name in ("command-line.md", "changelog.md", "report-example.html")
+            for name in (
+                "reference/command-line.md",
+                "reference/changelog.md",
+                "how-to/report-example.html",
+            )
         }
         assert target.is_file() or target in generated, link
         assert not anchor or target in generated or anchor in anchors_of(target), link
@@ -329,7 +334,7 @@ def test_the_reference_has_every_public_name() -> None:
     names |= {f"enginebay_vision.{name}" for name in vision.__all__}
     on_the_page_of_the_hooks = {f"enginebay.{name}" for name in ("API_VERSION", "BackendInfo")}
     in_words = {"enginebay.hookimpl", "enginebay.__version__"}
-    assert names - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
+    assert names - on_the_page_of_the_hooks - in_words <= shown_on("reference/python.md")
 
 
 #: Suffixes of the classes that hooks take and return.
@@ -341,7 +346,7 @@ def test_hooks_page_lists_every_hook_and_value() -> None:
 
     specs = {name for name, value in vars(hooks).items() if hasattr(value, "enginebay_spec")}
     values = {name for name in vars(hooks) if name.endswith(ENDINGS)}
-    assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("hooks.md")
+    assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("reference/hooks.md")
 
 
 def imported_by_plugins() -> Iterator[str]:
@@ -358,7 +363,7 @@ def imported_by_plugins() -> Iterator[str]:
 
 
 def test_own_plugins_use_only_documented_names() -> None:
-    public = shown_on("python.md") | shown_on("hooks.md")
+    public = shown_on("reference/python.md") | shown_on("reference/hooks.md")
     errors = {name for name in imported_by_plugins() if name.startswith("enginebay.errors.")}
     assert set(imported_by_plugins()) - public - errors == set()
 

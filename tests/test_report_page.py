@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "docs" / "how-to" / "report-example.json"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 #: HTML that the page must show as text.
 EVIL = "</title></script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
@@ -36,7 +37,7 @@ EVIL = "</title></script><script>document.title='taken'</script><img src=x onerr
 @pytest.fixture(scope="module")
 def example_report() -> lab.Report:
     """The report that the site shows: three engines at two precisions, measured and evaluated."""
-    report = lab.report(ROOT / "docs" / "report-example.json")
+    report = lab.report(EXAMPLE)
     (comparison,) = report.comparisons
     failed = lab.ComparisonRow(
         backend="onnxruntime",
@@ -465,7 +466,7 @@ def test_schema_in_the_docs_matches_the_records() -> None:
     """After a change of a record, ``python -m tests.test_report_page`` writes the schema."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     assert schema == json_schema()
-    example = json.loads((ROOT / "docs" / "report-example.json").read_text(encoding="utf-8"))
+    example = json.loads(EXAMPLE.read_text(encoding="utf-8"))
     jsonschema.validate(example, schema)
 
 
@@ -474,7 +475,7 @@ def test_the_plots_are_the_same_with_lxml(example_report: lab.Report) -> None:
     pytest.importorskip("lxml", reason="lxml is not installed")
     code = (
         "import sys; import enginebay_lab as lab\n"
-        f"sys.stdout.write(lab.report({str(ROOT / 'docs' / 'report-example.json')!r}).to_html())"
+        f"sys.stdout.write(lab.report({str(EXAMPLE)!r}).to_html())"
     )
     pages = [
         subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
@@ -483,7 +484,7 @@ def test_the_plots_are_the_same_with_lxml(example_report: lab.Report) -> None:
     assert pages[0].stdout == pages[1].stdout
 
 
-SCHEMA = ROOT / "docs" / "report.schema.json"
+SCHEMA = ROOT / "docs" / "reference" / "report.schema.json"
 
 if __name__ == "__main__":
     SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """``python -m tests.known_bugs [WORD …]``: a table of every known bug, or of those with a word.
 
-Without words it writes the table in docs/how-we-know.md.
+Without words it writes the table in docs/evidence/how-we-know.md.
 """
 
 from __future__ import annotations

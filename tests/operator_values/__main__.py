@@ -1,7 +1,7 @@
 """``python -m tests.operator_values [ENGINE …] [WORD …]``: operators on rarer values than usual.
 
 Words select the operators by parts of their names; without words it writes the table in
-docs/how-we-know.md. Exit code 1 if an engine is wrong without a report.
+docs/evidence/how-we-know.md. Exit code 1 if an engine is wrong without a report.
 """
 
 from __future__ import annotations

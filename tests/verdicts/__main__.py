@@ -1,7 +1,7 @@
 """``python -m tests.verdicts [WORD …]``: a table of the verdicts on wrong and right models.
 
 Words select models by parts of their names; without words it writes the table in
-docs/how-we-know.md. Exit code 1 if a wrong model is verified, or a right model is not.
+docs/evidence/how-we-know.md. Exit code 1 if a wrong model is verified, or a right model is not.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ COLLECTION = Collection(
     columns=COLUMNS,
     limit=180,  # usually 2 to 20
     results=RESULTS,
-    page=Path(__file__).parents[2] / "docs" / "zoo.md",
+    page=Path(__file__).parents[2] / "docs" / "evidence" / "zoo.md",
     distributions=DISTRIBUTIONS,
     render=lambda results: render(results) + section(load(FULL_SIZE)),
 )

@@ -72,7 +72,7 @@ def test_operators_without_lowering_are_refused_with_modules_and_lines(tmp_path,
         eb.deploy(model, work_dir=tmp_path / "a", backend="small")
     assert str(caught.value) == REFUSAL
     assert caught.value.hint == (
-        'declare @rewriters.lowering("aten.special_bessel_j0"), see docs/write-a-rewriter.md'
+        'declare @rewriters.lowering("aten.special_bessel_j0"), see docs/how-to/write-a-rewriter.md'
     )
     assert caught.value.operators == {
         "aten.special_bessel_j0": ("body.2", "head"),

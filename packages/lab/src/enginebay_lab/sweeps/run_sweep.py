@@ -54,7 +54,8 @@ def sweep(
 
     Args:
         cells: The path of a sweep's file, a mapping of the same structure, or a sequence of
-            :class:`enginebay_lab.Cell` or of mappings with its fields. See ``docs/sweep.md``.
+            :class:`enginebay_lab.Cell` or of mappings with its fields, as in
+            ``docs/how-to/sweep.md``.
         executor: Any ``concurrent.futures.Executor``, such as a ``ProcessPoolExecutor`` or
             ``distributed.Client(…).get_executor(pure=False)``; the caller closes it. By default,
             cells run on this machine: as many at once as its cores and memory allow, or one after

@@ -1,9 +1,9 @@
 """Core's own rewriters, which apply to every backend.
 
 Each rewriter replaces a function that a current exporter refuses or translates wrongly.
-``docs/rewriters.md`` lists these faults of the exporters with the versions of torch, and tests
-reproduce them. No rewriter changes a result: it passes a call that it cannot compute exactly to
-``ctx.origin_func``, the function that it replaces.
+``docs/reference/rewriters.md`` lists these faults of the exporters with the versions of torch, and
+tests reproduce them. No rewriter changes a result: it passes a call that it cannot compute exactly
+to ``ctx.origin_func``, the function that it replaces.
 """
 
 from __future__ import annotations

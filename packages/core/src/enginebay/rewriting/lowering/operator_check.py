@@ -59,7 +59,7 @@ def check_operators(program: ExportedProgram, operators: Collection[str]) -> Non
     count = "an operator" if len(lacking) == 1 else f"{len(lacking)} operators"
     raise LackingOperatorsError(
         f"the engine does not support {count}: {'; '.join(parts)}",
-        hint=f'declare @rewriters.lowering("{first}"), see docs/write-a-rewriter.md',
+        hint=f'declare @rewriters.lowering("{first}"), see docs/how-to/write-a-rewriter.md',
         operators={
             name: tuple(dict.fromkeys(filter(None, map(_module_path, nodes))))
             for name, nodes in lacking.items()

@@ -1,0 +1,167 @@
+"""The catalogue: the claims, conformance results and operators of each backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import Requirement
+
+from enginebay.testing.conformance.report import Claims, Report
+from tests.zoo.page import markdown
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = ROOT / "docs" / "evidence" / "backend-catalogue.toml"
+PAGE = ROOT / "docs" / "evidence" / "backend-catalogue.md"
+KEPT = Path(__file__).with_name("kept.json")
+
+#: The folder into which ``nox -s backend-catalogue`` writes its reports.
+MADE = ROOT / "build" / "catalogue"
+
+TEXT = """\
+# Catalogue of backends
+
+Made by `nox -s backend-catalogue`, which installs each backend alone with the newest Enginebay,
+runs the [conformance tests](../reference/conformance-tests.md), and tries some 300 networks of one
+operator each.
+
+{backends}
+
+*Laws* counts the passed tests of all that apply: few apply to a backend whose device no test
+machine has. *Operators* are verified, refused with a reason, or neither. [Backend
+support](backend-support.md) has the result of every test for Enginebay's own backends.
+
+## Formats, devices and types
+
+{claims}
+
+## Operators that are neither verified nor refused
+
+{wrong}
+
+## Add yours
+
+Three lines in a pull request, in
+[backend-catalogue.toml](https://github.com/enginebay/enginebay/blob/main/docs/evidence/backend-catalogue.toml):
+
+```toml
+[myengine]
+install = "enginebay-myengine"
+home = "https://github.com/you/enginebay-myengine"
+```
+"""
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The entry that a backend's authors write.
+
+    Attributes:
+        install: The argument of ``pip install``.
+        home: The address of the backend's website.
+    """
+
+    install: str
+    home: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The results of a backend.
+
+    Attributes:
+        version: The version of its distribution.
+        core: The versions of Enginebay that it supports.
+        engine: The engine's version; empty if it is not installed.
+        claims: The fields of its ``BackendInfo``.
+        laws: The number of laws with each outcome.
+        operators: The number of operators with each outcome.
+        wrong: The operators that are neither verified nor refused.
+    """
+
+    version: str
+    core: str
+    engine: str
+    claims: Claims
+    laws: dict[str, int]
+    operators: dict[str, int]
+    wrong: tuple[str, ...]
+
+
+def entries() -> dict[str, Entry]:
+    """Return the backends of the catalogue, by name."""
+    return msgspec.toml.decode(ENTRIES.read_bytes(), type=dict[str, Entry])
+
+
+def made(path: Path) -> Row | None:
+    """Return the results of a session; None if it has not run."""
+    if not path.exists():
+        return None
+    report = msgspec.json.decode(path.read_bytes(), type=Report)
+    fates = Counter(one.outcome for one in report.operators)
+    return Row(
+        version=report.version,
+        core=_core(report.distribution),
+        engine=report.engine_version,
+        claims=report.claims,
+        laws=dict(report.counts),
+        # If the engine cannot run here, no operator was refused.
+        operators=dict(fates) if fates["held"] or fates["broken"] else {},
+        wrong=tuple(one.case for one in report.operators if one.outcome == "broken"),
+    )
+
+
+def _core(distribution: str) -> str:
+    """Return the versions of core that an installed distribution requires."""
+    try:
+        needs = [Requirement(text) for text in requires(distribution) or ()]
+    except PackageNotFoundError:
+        return ""
+    return next((str(need.specifier) for need in needs if need.name == "enginebay"), "")
+
+
+def load(path: Path) -> dict[str, Row]:
+    """Return the stored rows by backend."""
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Row]) if path.exists() else {}
+
+
+def save(rows: dict[str, Row], path: Path) -> None:
+    """Write the rows, indented, so that a diff shows changes line by line."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+
+
+def render(wanted: dict[str, Entry], rows: dict[str, Row]) -> str:
+    """Return the page in Markdown."""
+    head = ["backend", "install", "Enginebay", "engine", "laws", "operators"]
+    found = {name: rows[name] for name in wanted if name in rows}
+    said = [(name, row.claims) for name, row in found.items()]
+    return TEXT.format(
+        backends=markdown(head, [_row(name, each, rows) for name, each in wanted.items()]),
+        claims=markdown(
+            ["", "IRs", "devices", "precisions", "dtypes"],
+            [
+                [name, *map(", ".join, (one.irs, one.devices, one.precisions, one.dtypes))]
+                for name, one in said
+            ],
+        ),
+        wrong=markdown(
+            ["backend", "operators"],
+            [[name, _code(row.wrong)] for name, row in found.items() if row.wrong],
+        ),
+    )
+
+
+def _row(name: str, entry: Entry, rows: dict[str, Row]) -> list[str]:
+    cells = [f"[{name}]({entry.home})", f"`{entry.install}`"]
+    if name not in rows:
+        return [*cells, "", "", "not tried yet", ""]
+    row = rows[name]
+    applied = sum(row.laws.values()) - row.laws.get("skipped", 0)
+    laws = f"{row.laws.get('held', 0)} of {applied}"
+    fates = {"verified": "held", "refused": "skipped", "neither": "broken"}
+    told = (f"{row.operators[key]} {fate}" for fate, key in fates.items() if key in row.operators)
+    return [*cells, row.core.replace(",", ", "), row.engine, laws, ", ".join(told)]
+
+
+def _code(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name.partition(': ')[2]}`".replace("|", "\\|") for name in names)
