@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_about_processes(item: pytest.Item) -> bool:
     """Return True for a test with the mark, and for the laws of the kit about processes."""
     module = getattr(getattr(item, "function", None), "__module__", "")
-    if module.startswith("enginebay.testing.conformance."):
+    if module.startswith("enginebay_testing.conformance."):
         return "import" in item.name or module.endswith(".processes")
     return item.get_closest_marker("process") is not None
 
@@ -89,7 +89,7 @@ def soon() -> int:
     Limits that a test waits for are made of it. It is measured anew for each test, since the load
     of a machine changes while tests run.
     """
-    from enginebay.testing.command_runs import environment
+    from enginebay_testing.command_runs import environment
 
     start = time.monotonic()
     command = [sys.executable, "-c", "import enginebay.isolation"]

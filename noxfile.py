@@ -214,7 +214,7 @@ def docs(session: nox.Session) -> None:
 def backend_catalogue(session: nox.Session, backend: str) -> None:
     """Each backend of docs/evidence/backend-catalogue.toml alone; writes the results' page."""
     install(session, "enginebay[testing]", CATALOGUE[backend]["install"], *TESTS)
-    kit = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", backend, "--operators")
+    kit = ("--noconftest", "-p", "enginebay_testing", "--backend", backend, "--operators")
     report = ("--conformance-report", str(ROOT / "build" / "catalogue"))
     # A law that is broken is a figure of the page, and a verdict's warning is no error as in ours.
     run = ("python", "-m", "pytest", "-n2", "-W", "default")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enginebay.testing.command_runs import Ran, call_command, run_command
+from enginebay_testing.command_runs import Ran, call_command, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +112,7 @@ def backend_info():
 
 def derived(name: str, source: str) -> Any:
     """Return a context in which the backend ``name`` is installed."""
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     return temporary_backend(name, DERIVED.format(name=name, source=source))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 #: The loopback backend with another ``execute``, whose engine is ``self.run``.
 SOURCE = """
 import numpy as np
-from enginebay.testing import loopback
-from enginebay.testing.loopback import *
+from enginebay_testing import loopback
+from enginebay_testing.loopback import *
 
 check_env, to_backend = loopback.check_env, loopback.to_backend
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 #: Arguments for the kit, whose environment is inside this repository: skip its conftest.py.
-KIT = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", "frobnicator")
+KIT = ("--noconftest", "--backend", "frobnicator")
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -62,7 +62,7 @@ def metrics():
 TESTS = """
 import numpy as np
 import pytest
-from enginebay.testing import CommandConformance
+from enginebay_testing import CommandConformance
 
 
 class TestLargestFiles(CommandConformance):

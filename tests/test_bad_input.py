@@ -17,7 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginebay.testing.command_runs import Ran
+from enginebay_testing.command_runs import Ran
 
 from .conftest import derived
 

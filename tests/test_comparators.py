@@ -20,7 +20,7 @@ from enginebay.verification.set_comparison import ToleranceOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.testing.command_runs import Ran
+    from enginebay_testing.command_runs import Ran
 
 #: Each engine has a single thread: on a busy machine, thread pools wait for each other.
 THREADS = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}

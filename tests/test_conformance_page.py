@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from enginebay.testing.conformance.suite import laws
+from enginebay_testing.conformance.suite import laws
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "conformance-tests.md"
 

@@ -245,7 +245,7 @@ def build_wrapper(request): return Wrapper(request)
 
 
 def torch_backend(name: str, irs: tuple[str, ...], refused: tuple[str, ...] = ()) -> Any:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     return temporary_backend(name, TORCH.format(name=name, irs=irs, refused=refused))
 
@@ -325,7 +325,7 @@ def test_failure_of_every_ir_is_reported_with_each_reason(cli: Run, here: Path) 
 
 
 def test_hints_of_all_failed_irs_are_printed_once(cli: Run, here: Path) -> None:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     kinds = ("torchscript", "exported_program", "onnx")
     plugin = TORCH.format(name="advising", irs=kinds, refused=kinds).replace(

@@ -215,7 +215,7 @@ def test_workflows_call_commands_that_exist(page: Path) -> None:
 
 
 def test_the_guide_shows_the_whole_loopback_backend() -> None:
-    from enginebay.testing import loopback
+    from enginebay_testing import loopback
 
     guide = BLOCKS[ROOT / "docs/tutorials/write-a-backend.md"]
     parts = [block.code for block in guide if block.is_loopback]
@@ -350,7 +350,7 @@ def test_hooks_page_lists_every_hook_and_value() -> None:
 
 
 def imported_by_plugins() -> Iterator[str]:
-    loopback = ROOT / "packages/core/src/enginebay/testing/loopback.py"
+    loopback = ROOT / "packages/core/src/enginebay_testing/loopback.py"
     ours = [
         path
         for kind in ("backend", "codebase")

@@ -25,7 +25,6 @@ PUBLIC = {
         "enginebay.environment",
         "enginebay.authors",
         "enginebay.commands",
-        "enginebay.testing",
     )
 }
 CORE = ROOT / "packages" / "core"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from packaging.requirements import Requirement
 
-from enginebay.testing.conformance.report import Claims, Report
+from enginebay_testing.conformance.report import Claims, Report
 from tests.zoo.page import markdown
 
 ROOT = Path(__file__).parents[2]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from enginebay.testing.conformance.report import Claims, Finding, Report
+from enginebay_testing.conformance.report import Claims, Finding, Report
 
 from .catalogue import ENTRIES, KEPT, PAGE, Entry, Row, entries, load, made, render
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.testing.conformance.report import Outcome
+    from enginebay_testing.conformance.report import Outcome
 
 
 def a_finding(outcome: Outcome, case: str = "") -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.testing.conformance.suite import laws
+from enginebay_testing.conformance.suite import laws
 from tests.zoo.page import markdown
 from tests.zoo.results import COLUMNS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from enginebay.testing.conformance.report import Claims, Finding, Outcome, Report
+from enginebay_testing.conformance.report import Claims, Finding, Outcome, Report
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import enginebay as eb
-from enginebay.testing.conformance.report import Claims, Finding, Report
-from enginebay.testing.conformance.suite import laws
+from enginebay_testing.conformance.report import Claims, Finding, Report
+from enginebay_testing.conformance.suite import laws
 from tests.backend_support import __main__ as command, reports
 from tests.backend_support.page import PAGE, render
 from tests.backend_support.reports import (
@@ -27,7 +27,7 @@ from tests.zoo import results as zoo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.testing.conformance.report import Outcome
+    from enginebay_testing.conformance.report import Outcome
 
 LAWS = [law.name for law in laws()]
 KEEP = "run nox -s onnxruntime openvino ncnn tensorrt, then python -m tests.backend_support"

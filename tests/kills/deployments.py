@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.artifact import open_artifact
 from enginebay.errors import ArtifactError
-from enginebay.testing.command_runs import command, environment
+from enginebay_testing.command_runs import command, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enginebay.cli import main
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(NET)
     Path("sweep.toml").write_text('models = ["net.py:build"]\nbackends = ["loopback"]')
-    with temporary_backend("loopback", "enginebay.testing.loopback"):
+    with temporary_backend("loopback", "enginebay_testing.loopback"):
         yield
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 from tests.faulty_engines import FAULTS, RIGHT, SOURCE
 
 from .models import Case, Function

@@ -18,10 +18,10 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import UsageError
-from enginebay.testing import temporary_backend
 from enginebay_build_cache.command import main
 from enginebay_build_cache.plugin import CacheWarning
 from enginebay_build_cache.store import Entry, Store, parse_size
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -35,8 +35,8 @@ CHANGED = {
 #: The loopback backend under another name.
 LOOPBACK = """
 import enginebay as eb
-from enginebay.testing import loopback
-from enginebay.testing.loopback import LoopbackParams
+from enginebay_testing import loopback
+from enginebay_testing.loopback import LoopbackParams
 
 @eb.hookimpl
 def backend_info():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enginebay.testing import Conformance
+from enginebay_testing import Conformance
 
 
 class TestConformance(Conformance):

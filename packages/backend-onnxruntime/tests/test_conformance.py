@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.testing import Conformance, temporary_backend
+from enginebay_testing import Conformance, temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -113,7 +113,7 @@ def tensorrt_or_stand_in() -> Iterator[str]:
     if ON_GPU or not HAS_RTX:
         yield ON_GPU or "tensorrt"
         return
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     with temporary_backend("tensorrt-rtx-on-stand-ins", ON_STAND_INS):
         yield "tensorrt-rtx-on-stand-ins"

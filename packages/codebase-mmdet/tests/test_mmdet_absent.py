@@ -10,9 +10,9 @@ import pytest
 
 import enginebay as eb
 from enginebay.hooks import ModelRequest, RewritersRequest
-from enginebay.testing.command_runs import call_command
 from enginebay_mmdet import plugin
 from enginebay_mmdet.model_config import read_image_size
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest, RewritersRequest
-from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain import plugin
 from enginebay_mmpretrain.model_config import read_image_size
 from enginebay_mmpretrain.task import pipeline_steps
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import torch
 import enginebay as eb
 from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest
-from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain.model_config import read_config
 from enginebay_mmpretrain.plugin import model_sources
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from enginebay.testing.command_runs import call_command
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from PIL import Image
 import enginebay as eb
 from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest
-from enginebay.testing.command_runs import call_command
 from enginebay_models.plugin import model_sources
 from enginebay_models.records import crop, resize
 from enginebay_models.tasks import timm_task
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

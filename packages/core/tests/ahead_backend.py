@@ -17,7 +17,7 @@ import msgspec
 import enginebay as eb
 from enginebay.errors import MissingDependencyError
 from enginebay.hooks import BuiltFor
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 MACHINES = "a board of kind 1 or 2"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enginebay.plugins import discovery, reset
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def loopback() -> Iterator[str]:
     """Install the loopback backend, for this process and its children."""
-    with temporary_backend("loopback", "enginebay.testing.loopback"):
+    with temporary_backend("loopback", "enginebay_testing.loopback"):
         yield "loopback"
 
 

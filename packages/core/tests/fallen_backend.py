@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enginebay as eb
-from enginebay.testing import loopback
-from enginebay.testing.loopback import LoopbackParams, LoopbackWrapper
+from enginebay_testing import loopback
+from enginebay_testing.loopback import LoopbackParams, LoopbackWrapper
 
 to_backend = loopback.to_backend
 

@@ -8,8 +8,8 @@ import numpy as np
 
 import enginebay as eb
 from enginebay.errors import InferenceError
-from enginebay.testing import loopback
-from enginebay.testing.loopback import LoopbackParams, LoopbackWrapper
+from enginebay_testing import loopback
+from enginebay_testing.loopback import LoopbackParams, LoopbackWrapper
 
 to_backend = loopback.to_backend
 

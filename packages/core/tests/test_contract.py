@@ -19,7 +19,7 @@ import enginebay as eb
 from enginebay import environment, hooks, isolation
 from enginebay.ir.onnx_file import read_onnx
 from enginebay.tensors.arrays import numpy_dtype
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 Contract = dict[str, dict[str, str]]
 

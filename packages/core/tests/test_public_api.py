@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import enginebay as eb
-from enginebay import authors, testing
+import enginebay_testing
+from enginebay import authors
 from enginebay.plugins.discovery import KNOWN_DISTRIBUTIONS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SOURCE = Path(eb.__file__).parent
 
 
-@pytest.mark.parametrize("module", [eb, authors, testing])
+@pytest.mark.parametrize("module", [eb, authors, enginebay_testing])
 def test_every_public_name_resolves(module: ModuleType) -> None:
     for name in module.__all__:
         assert getattr(module, name) is not None

@@ -13,7 +13,7 @@ import pytest
 import enginebay as eb
 from enginebay.errors import UsageError
 from enginebay.errors.python_hints import translate_hint
-from enginebay.testing.command_runs import command, environment
+from enginebay_testing.command_runs import command, environment
 
 SOURCE = Path(eb.__file__).parent
 

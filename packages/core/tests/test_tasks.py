@@ -12,8 +12,8 @@ import pytest
 import enginebay as eb
 from enginebay.errors import MissingDependencyError, PluginError, UsageError
 from enginebay.tasks import read_task, record_task
-from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import Ran, call_command
+from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import Ran, call_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from packages.core.tests.conftest import loopback  # noqa: F401  # a fixture
 from PIL import Image
 
 import enginebay as eb
-from enginebay.testing.command_runs import Ran, call_command
+from enginebay_testing.command_runs import Ran, call_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@
 
 Public modules are this one, :mod:`enginebay.hooks` (the contract with plugins),
 :mod:`enginebay.errors`, :mod:`enginebay.environment`, :mod:`enginebay.authors` (for authors of
-plugins), :mod:`enginebay.commands` (for authors of commands) and :mod:`enginebay.testing`. All
-other modules may change in any release.
+plugins) and :mod:`enginebay.commands` (for authors of commands). All other modules may change in
+any release. The package :mod:`enginebay_testing` is for the tests of plugins.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from enginebay.errors import (
     PluginError,
     UsageError,
 )
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HEAD = (
-    "from enginebay.testing.loopback import *\n"
-    "from enginebay.testing import loopback\n"
+    "from enginebay_testing.loopback import *\n"
+    "from enginebay_testing import loopback\n"
     "from pathlib import Path\n"
     "to_backend, build_wrapper, check_env = "
     "loopback.to_backend, loopback.build_wrapper, loopback.check_env\n"

@@ -6,12 +6,12 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import PluginError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 SOURCE = """\
 import enginebay as eb
 from enginebay.hooks import BuiltFor
-from enginebay.testing.loopback import LoopbackParams, build_wrapper, to_backend
+from enginebay_testing.loopback import LoopbackParams, build_wrapper, to_backend
 
 @eb.hookimpl
 def backend_info():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from enginebay.backend.checking import _TINY_ONNX
-from enginebay.testing.command_runs import Ran, call_command, command, environment, run_command
+from enginebay_testing.command_runs import Ran, call_command, command, environment, run_command
 
 NET = """\
 import torch

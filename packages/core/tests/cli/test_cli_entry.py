@@ -20,8 +20,8 @@ from enginebay.cli.installed_commands import (
     module_of,
     read_summary,
 )
-from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import command as command_line, environment
+from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import command as command_line, environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from enginebay.cli import main
-from enginebay.testing.command_runs import environment
+from enginebay_testing.command_runs import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.testing.command_runs import Ran
+    from enginebay_testing.command_runs import Ran
 
     from .conftest import Run
 
@@ -398,8 +398,8 @@ def test_a_hanging_engine_counts_as_crashed(cli: Run, here: Path, soon: int) -> 
 
 CRASHING = """\
 import os, signal, threading
-from enginebay.testing.loopback import *
-from enginebay.testing import loopback
+from enginebay_testing.loopback import *
+from enginebay_testing import loopback
 to_backend, check_env = loopback.to_backend, loopback.check_env
 
 class Bad(loopback.LoopbackWrapper):
@@ -420,7 +420,7 @@ ACTIONS = {
 
 
 def crash(cli: Run, name: str, *more: str) -> Ran:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENGINEBAY_BACKENDS", f"loopback,{name}")
@@ -429,7 +429,7 @@ def crash(cli: Run, name: str, *more: str) -> Ran:
 
 
 def test_rewriters_are_listed_compactly_and_completely(cli: Run) -> None:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     pack = (
         "import enginebay as eb\n"

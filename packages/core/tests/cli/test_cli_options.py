@@ -116,7 +116,7 @@ def test_rewriters_of_a_config(cli: Run, here: Path) -> None:
 
 
 def test_overridden_rewriters_are_listed_with_the_winner(cli: Run, here: Path) -> None:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     (here / "mine.py").write_text(REWRITERS)
     pack = (

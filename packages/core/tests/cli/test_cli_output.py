@@ -15,8 +15,8 @@ import enginebay as eb
 from enginebay.authors import Steps
 from enginebay.cli.output import print_table
 from enginebay.cli.progress import progress
-from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import command, environment
+from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import command, environment
 
 from .conftest import terminal
 

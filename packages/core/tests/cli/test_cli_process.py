@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.testing.command_runs import command, environment
+from enginebay_testing.command_runs import command, environment
 
 from .conftest import terminal
 
@@ -132,12 +132,12 @@ def test_a_signal_waits_for_the_import_of_torch(here: Path) -> None:
 
 
 def test_a_swallowed_signal_preserves_the_old_artifact(here: Path, cli: Run) -> None:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     deaf = (
         "import os, signal\n"
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "to_backend, build_wrapper = loopback.to_backend, loopback.build_wrapper\n"
         "@eb.hookimpl\n"
         "def bound_to(request):\n"  # the last hook before the artifact is published
@@ -163,11 +163,11 @@ def test_a_swallowed_signal_preserves_the_old_artifact(here: Path, cli: Run) -> 
 
 
 def test_os_exit_in_a_plugin_is_a_failure(here: Path, cli: Run) -> None:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     leaving = (
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "to_backend = loopback.to_backend\n"
         "class Leaving(LoopbackWrapper):\n"
         "    def release(self):\n"
@@ -217,13 +217,13 @@ def test_a_signal_that_was_ignored_stays_ignored(
 
 
 def test_child_processes_end_with_the_command(here: Path, loopback: str) -> None:
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     hanging = (
         "import os, threading\n"
         "from pathlib import Path\n"
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "to_backend = loopback.to_backend\n"
         "@eb.hookimpl\n"
         "def build_wrapper(request):\n"
@@ -421,12 +421,12 @@ def test_a_models_prints_from_cpp_go_to_stderr(shell: Run, here: Path) -> None:
 
 def test_an_engines_prints_go_to_stderr(shell: Run) -> None:
     """The prints are from Python, to the descriptor, and through C's buffer."""
-    from enginebay.testing import temporary_backend
+    from enginebay_testing import temporary_backend
 
     loud = (
         "import ctypes, os\n"
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "def talk():\n"
         "    print('from Python')\n"
         "    os.write(1, b'from below\\n')\n"

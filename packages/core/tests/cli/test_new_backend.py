@@ -10,7 +10,7 @@ import pytest
 from enginebay.cli import main
 from enginebay.cli.new_backend import write_package
 from enginebay.errors import ArtifactExistsError, UsageError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 
 def code_lines(text: str) -> int:

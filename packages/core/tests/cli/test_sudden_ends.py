@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.testing.command_runs import Ran
+    from enginebay_testing.command_runs import Ran
 
     from .conftest import Run
 

@@ -11,13 +11,13 @@ from enginebay.comparators import find_comparators, recorded_comparators
 from enginebay.errors import MissingDependencyError, ModelSourceError, PluginError, UsageError
 from enginebay.hooks import ComparisonRequest, ComparisonResult
 from enginebay.tensors import Sample
-from enginebay.testing import temporary_backend
 from enginebay.verification.sample_comparison import (
     check_comparators,
     compare_sample,
     find_blind_comparator,
 )
 from enginebay.verification.set_comparison import ToleranceOptions
+from enginebay_testing import temporary_backend
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

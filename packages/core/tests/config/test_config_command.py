@@ -12,7 +12,7 @@ import pytest
 
 from enginebay.cli import main
 from enginebay.plugins import contributed
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 MODEL = """
 import torch
@@ -300,7 +300,7 @@ def test_a_plain_mapping_drives_deploy_too(run, folder) -> None:
 
 THIRD = '''
 import enginebay as eb
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 class NewEngineParam(eb.BackendParams):
     """Parameters.

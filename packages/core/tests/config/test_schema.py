@@ -10,7 +10,7 @@ import pytest
 import enginebay as eb
 from enginebay.config.schema import config_schema
 from enginebay.errors import ConfigError
-from enginebay.testing.loopback import LoopbackParams
+from enginebay_testing.loopback import LoopbackParams
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from enginebay.errors import BackendNotFoundError, ConfigError
 from enginebay.models.dynamic import DynamicDim
 from enginebay.operations.check_config import check
 from enginebay.operations.settings import resolve_settings
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 import enginebay as eb
 from enginebay.errors import InputError, ModelSourceError, UsageError
 from enginebay.tensors import Sample, save_samples
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from enginebay.errors import ModelSourceError
 from enginebay.models.example_inputs import shapes_of
 from enginebay.models.plugin_sources import find_model
 from enginebay.tensors.spec import TensorSpec
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import torch
 from enginebay.errors import ModelSourceError
 from enginebay.models import load_weights
 from enginebay.models.plugin_sources import find_model
-from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import Ran, call_command
+from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import Ran, call_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

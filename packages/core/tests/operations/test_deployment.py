@@ -24,7 +24,7 @@ from enginebay.errors import (
     ParamsError,
     UsageError,
 )
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -300,8 +300,8 @@ def test_engine_that_kills_or_hangs_its_process_is_crashed(
     tmp_path: Path, action: str, text: str, soon: int
 ) -> None:
     source = (
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "@eb.hookimpl\n"
         "def backend_info():\n"
         "    return eb.BackendInfo(name='crashing', irs=('onnx',), params=LoopbackParams)\n"
@@ -326,8 +326,8 @@ def test_engine_that_kills_or_hangs_its_process_is_crashed(
 
 def test_files_that_crash_on_load_are_not_published(tmp_path: Path) -> None:
     source = (
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "import os\n"
         "@eb.hookimpl\n"
         "def backend_info():\n"
@@ -456,8 +456,8 @@ def test_torch_files_are_deployed_and_verified(tmp_path: Path, kind: Any) -> Non
 
 def test_next_ir_is_tried_with_a_note_of_the_failure(tmp_path: Path) -> None:
     source = (
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "@eb.hookimpl\n"
         "def backend_info():\n"
         "    irs = ('torchscript', 'onnx')\n"
@@ -483,8 +483,8 @@ def test_next_ir_is_tried_with_a_note_of_the_failure(tmp_path: Path) -> None:
 
 def test_error_lists_the_failure_of_every_ir(tmp_path: Path) -> None:
     source = (
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "@eb.hookimpl\n"
         "def backend_info():\n"
         "    irs = ('torchscript', 'onnx')\n"
@@ -690,8 +690,8 @@ def test_data_stream_is_read_only_as_far_as_needed(tmp_path: Path, loopback: str
 
 def test_engine_with_absolute_paths_is_refused(tmp_path: Path) -> None:
     source = (
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "from pathlib import Path\n"
         "@eb.hookimpl\n"
         "def backend_info():\n"

@@ -12,7 +12,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import InputError, NotVerifiedError, UsageError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,8 +211,8 @@ def test_verify_draws_new_probes_only_for_a_given_model(deploy: Deploy) -> None:
 def test_a_receipt_that_claims_a_coarser_precision_is_a_mismatch(tmp_path: Path) -> None:
     module = (
         "import msgspec\n"
-        "from enginebay.testing.loopback import *\n"
-        "from enginebay.testing import loopback\n"
+        "from enginebay_testing.loopback import *\n"
+        "from enginebay_testing import loopback\n"
         "to_backend, check_env = loopback.to_backend, loopback.check_env\n"
         "class Coarse(LoopbackWrapper):\n"
         "    @property\n"

@@ -14,7 +14,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ConversionError, InputError, UsageError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("loopback")
 
 CRASHING = (
-    "from enginebay.testing.loopback import *\n"
-    "from enginebay.testing import loopback\n"
+    "from enginebay_testing.loopback import *\n"
+    "from enginebay_testing import loopback\n"
     "@eb.hookimpl\n"
     "def backend_info():\n"
     "    return eb.BackendInfo(name='crashing', irs=('onnx',), params=LoopbackParams)\n"

@@ -12,7 +12,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.cli import main
 from enginebay.errors import LackingOperatorsError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 MODULE = small_engine.__name__
 

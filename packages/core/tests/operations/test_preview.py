@@ -11,7 +11,7 @@ import torch
 import enginebay as eb
 from enginebay.cli import main
 from enginebay.errors import BackendNotFoundError, ModelError, UsageError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +150,7 @@ def test_recurrent_layers_have_no_obstacles(loopback: str, layer: type[torch.nn.
 
 
 def test_crashed_or_silent_backend_is_a_row_with_its_error(tmp_path: Path) -> None:
-    head = "from enginebay.testing.loopback import *\nfrom enginebay.testing import loopback\n"
+    head = "from enginebay_testing.loopback import *\nfrom enginebay_testing import loopback\n"
     info = (
         "@eb.hookimpl\ndef backend_info():\n"
         "    return eb.BackendInfo(name={!r}, irs=('onnx',), params=LoopbackParams)\n"
@@ -177,7 +177,7 @@ def test_preview_asks_only_installed_engines_by_default(
     tmp_path: Path, loopback: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = (
-        "from enginebay.testing.loopback import *\n"
+        "from enginebay_testing.loopback import *\n"
         "@eb.hookimpl\ndef backend_info():\n"
         "    return eb.BackendInfo(name='absent', irs=('onnx',), params=LoopbackParams,\n"
         "        runtime_distributions=('no-such-engine>=1',))\n"

@@ -11,14 +11,14 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ChildTimeoutError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BACKEND = """
-from enginebay.testing.loopback import *
-from enginebay.testing import loopback
+from enginebay_testing.loopback import *
+from enginebay_testing import loopback
 from enginebay.authors import check_time_limit, run
 from enginebay.errors import ConversionError, IsolationError
 

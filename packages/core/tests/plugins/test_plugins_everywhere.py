@@ -16,7 +16,7 @@ from enginebay.plugins import (
     load_backend,
     load_plugins,
 )
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from enginebay.errors import PluginError
 from enginebay.plugins import BackendStatus, list_backends, list_plugins
 from enginebay.plugins.discovery import disabled_by
 from enginebay.plugins.entry_points import entry_points
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 LOUD = "raise RuntimeError('imported while listing')"
 

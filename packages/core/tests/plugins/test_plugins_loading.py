@@ -15,7 +15,7 @@ from enginebay.plugins import (
     LoadedPlugin,
     load_backend,
 )
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from enginebay.errors import BackendNotFoundError, PluginError
 from enginebay.plugins import (
     load_backend,
 )
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,8 @@ from enginebay.plugins import (
     reset,
     trial,
 )
-from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import run_command
+from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import enginebay as eb
-from enginebay.testing import Conformance, temporary_backend, xfail
-from enginebay.testing.command_runs import environment
-from enginebay.testing.conformance.suite import laws
+from enginebay_testing import Conformance, temporary_backend, xfail
+from enginebay_testing.command_runs import environment
+from enginebay_testing.conformance.suite import laws
 
 from .broken import BROKEN, source
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 SUBCLASS = """\
 import pytest
-from enginebay.testing import Conformance, xfail
+from enginebay_testing import Conformance, xfail
 
 class TestMine(Conformance):
     @pytest.fixture
@@ -33,20 +34,18 @@ class TestMine(Conformance):
 """
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *words: str, plugin: str = "enginebay_testing"
+) -> subprocess.CompletedProcess[str]:
     """Run pytest in a separate process, which finds the same modules."""
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", plugin, *words],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         env=environment(),
     )
-
-
-def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run(folder, "--pyargs", "enginebay.testing", *words)
 
 
 def findings(folder: Path) -> dict[str, tuple[str, str]]:
@@ -60,7 +59,7 @@ def findings(folder: Path) -> dict[str, tuple[str, str]]:
 
 def test_the_kit_runs_from_the_command_line(tmp_path: Path, loopback: str) -> None:
     chosen = "scalars or float32 or bfloat16 or installed or regardless"
-    ran = kit(tmp_path, "--backend", loopback, "--conformance-report", "out", "-k", chosen)
+    ran = run(tmp_path, "--backend", loopback, "--conformance-report", "out", "-k", chosen)
     assert ran.returncode == 0, ran.stdout
     reason = "the backend lists no bfloat16 among its dtypes"
     assert "conformance of loopback" in ran.stdout
@@ -84,7 +83,7 @@ def test_the_kit_runs_from_the_command_line(tmp_path: Path, loopback: str) -> No
 def test_a_broken_law_says_what_is_wrong(tmp_path: Path) -> None:
     change = BROKEN["its outputs are one buffer"].change
     with temporary_backend("broken", source(change)):
-        ran = kit(tmp_path, "--backend", "broken", "-k", "returned_never_changes")
+        ran = run(tmp_path, "--backend", "broken", "-k", "returned_never_changes")
     line = "broken: what was returned never changes: AssertionError: output 'sum' has changed"
     assert line in ran.stdout
 
@@ -92,7 +91,7 @@ def test_a_broken_law_says_what_is_wrong(tmp_path: Path) -> None:
 def test_an_engine_that_runs_nothing_breaks_one_law(tmp_path: Path) -> None:
     change = BROKEN["it runs no model at all"].change
     with temporary_backend("broken", source(change)):
-        ran = kit(tmp_path, "--backend", "broken", "-k", "green or scalars or strides or moved")
+        ran = run(tmp_path, "--backend", "broken", "-k", "green or scalars or strides or moved")
     assert "1 broken, 3 skipped" in ran.stdout
     assert "skipped: any strides will do: check-env, smoke: build, run, compare: " in ran.stdout
 
@@ -104,7 +103,7 @@ def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str)
         "def to_backend(request):\n    return (yield)\n"
     )
     with temporary_backend("log", source, group="enginebay.plugins"):
-        ran = kit(tmp_path, "--backend", loopback, "-k", "says_what_it")
+        ran = run(tmp_path, "--backend", loopback, "-k", "says_what_it")
     assert "  with the plugin log of temporary-log 0, which is for every backend\n" in ran.stdout
 
 
@@ -116,7 +115,7 @@ def test_in_several_processes_the_report_is_whole_and_in_order(
         "installed or says_what_it or documented_field or bfloat16",
         "--conformance-report",
     )
-    ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words, "out")
+    ran = run(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words, "out")
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count("conformance of loopback") == 1
     assert {name.partition("[")[0] for name in findings(tmp_path / "out")} == {
@@ -125,21 +124,21 @@ def test_in_several_processes_the_report_is_whole_and_in_order(
         "test_it_is_installed_once",
         "test_it_says_what_it_is",
     }
-    assert kit(tmp_path, "--backend", loopback, *words, "alone").returncode == 0
+    assert run(tmp_path, "--backend", loopback, *words, "alone").returncode == 0
     assert list(findings(tmp_path / "out")) == list(findings(tmp_path / "alone"))
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("word", "message"),
     [
-        ((), "ERROR: no backend was specified: pass --backend NAME; installed: "),
-        (("--backend", "nope"), "ERROR: no backend 'nope' is installed: pass --backend NAME; "),
+        ("--backend=", "ERROR: no backend was specified: pass --backend NAME; installed: "),
+        ("--backend=nope", "ERROR: no backend 'nope' is installed: pass --backend NAME; "),
     ],
 )
 def test_an_unknown_backend_is_refused(
-    tmp_path: Path, loopback: str, words: tuple[str, ...], message: str
+    tmp_path: Path, loopback: str, word: str, message: str
 ) -> None:
-    ran = kit(tmp_path, *words)
+    ran = run(tmp_path, word)
     assert ran.returncode == pytest.ExitCode.USAGE_ERROR
     assert message in ran.stderr
     assert "loopback" in ran.stderr
@@ -157,7 +156,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_law(
     tmp_path: Path, loopback: str, folder: str, problem: str
 ) -> None:
     (tmp_path / "taken").touch()
-    ran = kit(tmp_path, "--backend", loopback, f"--conformance-report={folder}")
+    ran = run(tmp_path, "--backend", loopback, f"--conformance-report={folder}")
     assert ran.returncode == pytest.ExitCode.USAGE_ERROR
     assert (ran.stderr.strip(), ran.stdout) == (
         f"ERROR: {problem}; pass --conformance-report DIR",
@@ -167,22 +166,31 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_law(
 
 def test_a_report_may_go_into_a_new_folder_in_a_new_folder(tmp_path: Path, loopback: str) -> None:
     place = tmp_path / "new" / "folder"
-    ran = kit(
+    ran = run(
         tmp_path, "--backend", loopback, "--conformance-report", str(place), "-k", "installed"
     )
     assert ran.returncode == 0, ran.stdout
     assert set(findings(place)) == {"test_it_is_installed_once[]"}
 
 
-def test_other_projects_may_have_an_option_of_that_name(tmp_path: Path) -> None:
+def test_pytest_loads_the_plugin_only_where_it_is_named() -> None:
+    assert not distribution("enginebay").entry_points.select(group="pytest11")
+
+
+def test_a_project_with_its_own_option_backend_loads_the_plugin_in_its_conftest(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "conftest.py").write_text(
+        "pytest_plugins = ['enginebay_testing']\n\n\n"
         "def pytest_addoption(parser):\n    parser.addoption('--backend')\n"
     )
     (tmp_path / "test_it.py").write_text(
         "def test_it(request):\n    assert request.config.getoption('--backend') == 'theirs'\n"
     )
-    ran = run(tmp_path, "--backend", "theirs", "test_it.py")
+    words = ("--backend", "theirs", "--conformance-report", "out", "test_it.py")
+    ran = run(tmp_path, *words, plugin="no:doctest")
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (tmp_path / "out").is_dir()
 
 
 def test_an_opt_out_fails_if_the_law_passes(tmp_path: Path, loopback: str) -> None:
@@ -233,7 +241,7 @@ def test_opting_out_needs_a_reason() -> None:
 
 def test_the_fixture_that_names_the_backend_is_missing(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
-        "from enginebay.testing import Conformance\n\n\nclass TestMine(Conformance):\n    pass\n"
+        "from enginebay_testing import Conformance\n\n\nclass TestMine(Conformance):\n    pass\n"
     )
     ran = run(tmp_path, "test_mine.py", "-k", "installed")
     assert "TestMine requires a fixture 'backend' that returns the backend's name" in ran.stdout

@@ -11,9 +11,9 @@ import pytest
 from tests.fork_server import no_forks
 
 import enginebay as eb
-from enginebay.testing import Conformance, temporary_backend
-from enginebay.testing.conformance.kit import Kit
-from enginebay.testing.conformance.suite import laws
+from enginebay_testing import Conformance, temporary_backend
+from enginebay_testing.conformance.kit import Kit
+from enginebay_testing.conformance.suite import laws
 
 from .broken import BROKEN, Broken, source
 
@@ -48,7 +48,7 @@ def test_a_broken_backend_is_caught(
     monkeypatch.chdir(folder)  # one of them writes into the current folder
     monkeypatch.setattr(torch.nn.functional, "gelu", torch.nn.functional.gelu)  # put back
     # What outlives its converter here does so for ten minutes.
-    monkeypatch.setattr("enginebay.testing.conformance.processes._PATIENCE", soon)
+    monkeypatch.setattr("enginebay_testing.conformance.processes._PATIENCE", soon)
     broken = BROKEN[name]
     with temporary_backend("broken", source(broken.change)):
         assert outcome(broken, "broken", request) is not None, f"{broken.law} held"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from enginebay.testing import temporary_backend
-from enginebay.testing.conformance.operators import OPERATORS, build, cases
+from enginebay_testing import temporary_backend
+from enginebay_testing.operators import OPERATORS, build, cases
 
 from .broken import source
 from .test_kit import kit

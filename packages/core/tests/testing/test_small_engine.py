@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from packages.core.tests.testing import small_engine
 
-from enginebay.testing import Conformance, temporary_backend
-from enginebay.testing.conformance.kit import Kit
+from enginebay_testing import Conformance, temporary_backend
+from enginebay_testing.conformance.kit import Kit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import InferenceError
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

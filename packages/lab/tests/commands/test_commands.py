@@ -19,7 +19,7 @@ from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import import_command, installed_commands
 from enginebay.errors import ArtifactError, BackendUnavailableError
 from enginebay.plugins import KNOWN_COMMANDS
-from enginebay.testing import CommandConformance
+from enginebay_testing import CommandConformance
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from torch import nn
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import UsageError
-from enginebay.testing import temporary_backend
 from enginebay_lab.diagnosis import piece_table
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,8 +218,8 @@ BRITTLE = """
 import os
 import enginebay as eb
 import onnx
-from enginebay.testing import loopback
-from enginebay.testing.loopback import check_env, to_backend, unsupported_operators
+from enginebay_testing import loopback
+from enginebay_testing.loopback import check_env, to_backend, unsupported_operators
 import msgspec
 
 @eb.hookimpl

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.testing.command_runs import Ran, call_command
+from enginebay_testing.command_runs import Ran, call_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ import pytest
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, InputError, UsageError
-from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import command, environment
 from enginebay_lab.executors.local import local_executor
+from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import command, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ import ctypes, os, time
 import numpy as np
 import enginebay as eb
 import enginebay_lab as lab
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 
 class Moody(loopback.LoopbackWrapper):

@@ -10,9 +10,9 @@ import pytest
 
 import enginebay_lab as lab
 from enginebay.errors import InputError, MissingDependencyError, UsageError
-from enginebay.testing import temporary_backend
 from enginebay_lab.evaluation.guarded_metric import GuardedMetric
 from enginebay_lab.evaluation.metric_sources import find_metrics
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from pathlib import Path

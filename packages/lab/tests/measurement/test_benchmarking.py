@@ -19,8 +19,8 @@ import pytest
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ChildCrashedError, InputError, ModelSourceError, UsageError
-from enginebay.testing import temporary_backend
 from enginebay_lab.measurement.statistics import MIN_WINDOWS, compute_ratio
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ MOODY = """\
 import ctypes, os, time
 import enginebay as eb
 import enginebay_lab as lab
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 
 class Moody(loopback.LoopbackWrapper):
@@ -81,7 +81,7 @@ import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import UsageError
 from enginebay.hooks import TimedLayer
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 
 @eb.hookimpl

@@ -19,8 +19,8 @@ from tests.report_schema import json_schema
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
-from enginebay.testing.command_runs import Ran, call_command
 from enginebay_lab.sweeps.rows_file import RowsFile
+from enginebay_testing.command_runs import Ran, call_command
 
 if TYPE_CHECKING:
     from pathlib import Path

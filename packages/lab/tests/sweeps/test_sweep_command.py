@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from enginebay.testing.command_runs import Ran, call_command, command, environment
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
+from enginebay_testing.command_runs import Ran, call_command, command, environment
 
 GROUPED = """\
 machine  one (Hand-made, 2 cores)

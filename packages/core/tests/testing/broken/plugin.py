@@ -8,7 +8,7 @@ from typing import NamedTuple
 #: The loopback backend; ``{change}`` replaces a part.
 SOURCE = """\
 import enginebay as eb
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 NAME, INFO, PARAMS = "broken", {{"irs": ("onnx",)}}, loopback.LoopbackParams
 RUNTIME = ("onnx>=1.21",)

@@ -3,15 +3,16 @@
 A backend's tests subclass :class:`Conformance`, and a fixture returns the backend's name::
 
     import pytest
-    from enginebay.testing import Conformance
+    from enginebay_testing import Conformance
 
     class TestConformance(Conformance):
         @pytest.fixture
         def backend(self):
             return "myengine"
 
-Without any code: ``pytest --pyargs enginebay.testing --backend myengine``. In both cases,
-``--conformance-report DIR`` writes ``DIR/myengine.json`` and ``DIR/myengine.md``.
+Without any code: ``pytest -p enginebay_testing --backend myengine``. In both cases, the pytest
+plugin (``-p enginebay_testing``) prints a summary, and ``--conformance-report DIR`` writes
+``DIR/myengine.json`` and ``DIR/myengine.md``.
 
 Each group of tests has a file; the first sentence of a test's docstring states the requirement.
 """
@@ -26,8 +27,8 @@ _FAMILIES = (
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{family}" for family in _FAMILIES))
 
-from enginebay.testing.conformance.commands import CommandConformance  # noqa: E402
-from enginebay.testing.conformance.opt_out import xfail  # noqa: E402  # rewriting comes first
-from enginebay.testing.conformance.suite import Conformance  # noqa: E402
+from enginebay_testing.conformance.commands import CommandConformance  # noqa: E402
+from enginebay_testing.conformance.opt_out import xfail  # noqa: E402  # rewriting comes first
+from enginebay_testing.conformance.suite import Conformance  # noqa: E402
 
 __all__ = ["CommandConformance", "Conformance", "xfail"]

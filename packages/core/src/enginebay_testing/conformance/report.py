@@ -18,7 +18,7 @@ from enginebay.plugins import list_plugins
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 Outcome = Literal["held", "broken", "skipped", "excused"]
 

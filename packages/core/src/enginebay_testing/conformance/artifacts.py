@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay.tensors import save_arrays
-from enginebay.testing.conformance.kit import compare
+from enginebay_testing.conformance.kit import compare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.tensors import NumpyArray
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 #: Loads an artifact, runs it on the inputs of a file, and writes the outputs to another file.
 _RUN = """\

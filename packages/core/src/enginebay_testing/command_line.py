@@ -1,11 +1,11 @@
-"""The tests that ``pytest --pyargs enginebay.testing --backend NAME`` runs."""
+"""The tests that ``pytest -p enginebay_testing --backend NAME`` runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from enginebay.testing.conformance.suite import Conformance
-from enginebay.testing.pytest_plugin import OPTION
+from enginebay_testing.conformance.suite import Conformance
+from enginebay_testing.pytest_plugin import OPTION
 
 
 class CommandLineBackend:

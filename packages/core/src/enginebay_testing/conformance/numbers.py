@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.tensors import NumpyArray
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 _MODELS = (
     *("convolutions", "attention", "shapes", "pointwise", "reductions", "lookup", "matrices"),

@@ -26,7 +26,7 @@ def xfail(*, reason: str) -> Any:
         reason: Why the backend cannot pass the test, for the report.
 
     Example:
-        In a subclass of :class:`~enginebay.testing.Conformance`::
+        In a subclass of :class:`~enginebay_testing.Conformance`::
 
             test_calls_may_overlap = xfail(reason="the engine has one context for all threads")
     """

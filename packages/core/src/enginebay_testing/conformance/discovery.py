@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from enginebay.tensors import numpy_dtype
 
 if TYPE_CHECKING:
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 _LOADING = """\
 import argparse, sys, enginebay as eb

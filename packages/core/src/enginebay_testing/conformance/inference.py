@@ -18,11 +18,11 @@ from enginebay.artifact import load_request
 from enginebay.backend import time_layers
 from enginebay.errors import InferenceError, InputError, UsageError
 from enginebay.tensors import to_numpy
-from enginebay.testing.conformance.kit import compare, error_of
+from enginebay_testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 _DTYPES = (
     *("float16", "float32", "float64", "bfloat16", "bool"),

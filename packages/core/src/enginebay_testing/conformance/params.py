@@ -12,7 +12,7 @@ from enginebay.params import declared_fields
 
 if TYPE_CHECKING:
     from enginebay.params import Field
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 
 class ParamsLaws:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from enginebay.testing.conformance.artifacts import ArtifactLaws
-from enginebay.testing.conformance.discovery import DiscoveryLaws
-from enginebay.testing.conformance.environment import EnvironmentLaws
-from enginebay.testing.conformance.inference import InferenceLaws
-from enginebay.testing.conformance.kit import Kit
-from enginebay.testing.conformance.numbers import NumberLaws
-from enginebay.testing.conformance.opt_out import apply_opt_outs
-from enginebay.testing.conformance.params import ParamsLaws
-from enginebay.testing.conformance.processes import ProcessLaws
-from enginebay.testing.conformance.rewriting import RewriterLaws
+from enginebay_testing.conformance.artifacts import ArtifactLaws
+from enginebay_testing.conformance.discovery import DiscoveryLaws
+from enginebay_testing.conformance.environment import EnvironmentLaws
+from enginebay_testing.conformance.inference import InferenceLaws
+from enginebay_testing.conformance.kit import Kit
+from enginebay_testing.conformance.numbers import NumberLaws
+from enginebay_testing.conformance.opt_out import apply_opt_outs
+from enginebay_testing.conformance.params import ParamsLaws
+from enginebay_testing.conformance.processes import ProcessLaws
+from enginebay_testing.conformance.rewriting import RewriterLaws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

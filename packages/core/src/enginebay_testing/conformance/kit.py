@@ -12,7 +12,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.ir import SUFFIXES
-from enginebay.testing.command_runs import environment
+from enginebay_testing.command_runs import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from enginebay.plugins import BackendStatus
     from enginebay.tensors import Array, NumpyArray
-    from enginebay.testing.conformance.models import Example
+    from enginebay_testing.conformance.models import Example
 
 #: Time limit of a test's child process; engines load slowly on a busy machine.
 TIMEOUT_SECONDS = 300.0
@@ -115,7 +115,7 @@ class Kit:
 
     def example(self, model: str) -> Example:
         """Return a reference model with its inputs."""
-        from enginebay.testing.conformance import models
+        from enginebay_testing.conformance import models
 
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
 

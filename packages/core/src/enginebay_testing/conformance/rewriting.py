@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 
 class RewriterLaws:

@@ -1,7 +1,9 @@
-"""Enginebay's pytest plugin: the options and the reports of the conformance kit.
+"""The pytest plugin: the options and the reports of the conformance kit.
 
-pytest loads it wherever Enginebay is installed. ``--backend`` exists only if pytest runs the kit
-itself, because another project may have an option of the same name.
+A project loads it by the name of the package, ``-p enginebay_testing``, in ``addopts`` or on the
+command line. ``--backend`` exists only where it is passed, and runs the kit itself. If a project
+has its own option ``--backend``, its ``conftest.py`` loads the plugin instead:
+``pytest_plugins = ["enginebay_testing"]``.
 """
 
 from __future__ import annotations
@@ -14,18 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-#: The argument of ``--pyargs`` that runs the kit.
-KIT = "enginebay.testing"
-
 #: The ``dest`` of the option ``--backend``; another project's ``--backend`` has a different one.
 OPTION = "enginebay_backend"
-
-#: The test files of the kit, each with the option that enables it. pytest would not collect them by
-#: their names.
-_TESTS = {
-    Path(__file__).with_name("conformance") / "command_line.py": OPTION,
-    Path(__file__).with_name("conformance") / "operators.py": "enginebay_operators",
-}
 
 #: The attribute of pytest's report that holds the outcome of a conformance test.
 _OUTCOME = "enginebay_law"
@@ -57,23 +49,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
-    """Add ``--backend`` and ``--operators`` if pytest runs the kit itself."""
-    if any(word.partition("::")[0] == KIT for word in args):
-        help_text = "the backend to test with the conformance kit"
-        group = parser.getgroup("enginebay")
-        group.addoption("--backend", dest=OPTION, metavar="NAME", help=help_text)
-        help_text = "also test networks of one operator each, which takes minutes"
-        group.addoption(
-            "--operators", dest="enginebay_operators", action="store_true", help=help_text
-        )
+    """Add ``--backend`` and ``--operators``, and the tests of the kit, for a ``--backend``."""
+    flags = {word.partition("=")[0] for word in args}
+    if "--backend" not in flags:
+        return
+    group = parser.getgroup("enginebay")
+    help_text = "test this backend with the conformance kit"
+    group.addoption("--backend", dest=OPTION, metavar="NAME", help=help_text)
+    help_text = "also test networks of one operator each, which takes minutes"
+    group.addoption("--operators", action="store_true", help=help_text)
+    args += ["--pyargs", "enginebay_testing.command_line"]
+    if "--operators" in flags:
+        args.append("enginebay_testing.operators")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Raise an error if the backend is not installed or the report cannot be written."""
     config.pluginmanager.register(OutcomeCollector(), _COLLECTOR)
-    _make_folder(config.getoption("--conformance-report"))
-    name = config.getoption(OPTION, default="")
-    if name == "":
+    _make_folder(config.getoption("--conformance-report", default=None))
+    name = config.getoption(OPTION, default=None)
+    if name is None:
         return
     import enginebay as eb
 
@@ -97,13 +92,6 @@ def _make_folder(folder: str | None) -> None:
         raise pytest.UsageError(f"{problem}; pass --conformance-report DIR") from err
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Collect the test files of the conformance kit if the command line names the kit."""
-    if file_path in _TESTS and parent.config.getoption(_TESTS[file_path], default=None):
-        return pytest.Module.from_parent(parent, path=file_path)
-    return None
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -111,7 +99,7 @@ def pytest_runtest_makereport(
     """Attach a conformance test's outcome to pytest's report, so that pytest-xdist transmits it."""
     report = yield
     if _is_law(item):
-        from enginebay.testing.conformance.report import law_outcome
+        from enginebay_testing.conformance.report import law_outcome
 
         setattr(report, _OUTCOME, law_outcome(item, report))
     return report
@@ -124,9 +112,9 @@ def pytest_terminal_summary(
     collector = config.pluginmanager.get_plugin(_COLLECTOR)
     if not (collector and collector.outcomes) or hasattr(config, "workerinput"):
         return  # no test of the kit ran, or only the controller of pytest-xdist reports
-    from enginebay.testing.conformance.report import collect_reports, summary_lines, write_report
+    from enginebay_testing.conformance.report import collect_reports, summary_lines, write_report
 
-    folder = config.getoption("--conformance-report")
+    folder = config.getoption("--conformance-report", default=None)
     for report in collect_reports(collector.outcomes):
         terminalreporter.section(f"conformance of {report.backend}")
         terminalreporter.write_line("\n".join(summary_lines(report)))
@@ -137,4 +125,4 @@ def pytest_terminal_summary(
 def _is_law(item: pytest.Item) -> bool:
     """Return True if a test belongs to the conformance kit, without importing the kit."""
     families = getattr(getattr(item, "cls", None), "__mro__", ())
-    return any(cls.__module__.startswith(f"{KIT}.conformance") for cls in families)
+    return any(cls.__module__.startswith("enginebay_testing.conformance") for cls in families)

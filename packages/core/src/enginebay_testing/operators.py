@@ -14,13 +14,13 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import EnginebayError, NotVerifiedError
-from enginebay.testing.conformance.command_line import CommandLineBackend
-from enginebay.testing.conformance.suite import UnderTest
+from enginebay_testing.command_line import CommandLineBackend
+from enginebay_testing.conformance.suite import UnderTest
 
 if TYPE_CHECKING:
     import torch
 
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 #: The networks of each group, separated by lines and semicolons.
 OPERATORS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))

@@ -11,7 +11,7 @@ from importlib import import_module
 import pytest
 
 from enginebay.plugins import BackendStatus, list_commands
-from enginebay.testing.command_runs import environment, run_command
+from enginebay_testing.command_runs import environment, run_command
 
 #: Prints the modules that the help of a command imports.
 _HELP = """
@@ -27,7 +27,7 @@ class CommandConformance:
 
     ::
 
-        from enginebay.testing import CommandConformance
+        from enginebay_testing import CommandConformance
 
         class TestLargestFiles(CommandConformance):
             @pytest.fixture

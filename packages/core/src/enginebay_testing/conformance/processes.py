@@ -23,7 +23,7 @@ import enginebay as eb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.testing.conformance.kit import Kit
+    from enginebay_testing.conformance.kit import Kit
 
 #: Program: convert an IR several times, then load the artifact.
 _CONVERT = """\
@@ -79,7 +79,7 @@ _CHANGED = "changed settings: "
 #: Program: import the engine's modules, which may change settings; then convert, load and run.
 _SETTINGS = f"""\
 import contextlib, sys, numpy as np, enginebay as eb
-from enginebay.testing.conformance.processes import settings_of_the_process
+from enginebay_testing.conformance.processes import settings_of_the_process
 _, name, ir, folder, *modules = sys.argv
 for module in modules:
     with contextlib.suppress(ImportError):
