@@ -12,7 +12,7 @@ from enginebay_testing import temporary_backend
 from enginebay_testing.operators import OPERATORS, build, cases
 
 from .broken import source
-from .test_kit import kit
+from .test_kit import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_every_network_runs_and_gives_numbers() -> None:
 def test_the_report_says_which_are_verified_refused_or_wrong(tmp_path: Path) -> None:
     words = ("--operators", "-k", "x.floor or x.ceil or x.round", "--conformance-report", "out")
     with temporary_backend("broken", source(ROUNDS_WRONGLY)):
-        ran = kit(tmp_path, "--backend", "broken", *words)
+        ran = run(tmp_path, "--backend", "broken", *words)
     assert ran.returncode == 1
     assert "  operators, arithmetic: 1 verified, 1 refused, 1 not verified\n" in ran.stdout
     page = (tmp_path / "out" / "broken.md").read_text()
