@@ -12,7 +12,7 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting import RewriterSet, rewrite
+from enginebay import RewriterSet, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def _handed_back(ctx: Any, *args: Any, **kwargs: Any) -> Any:
 def _two_hundred() -> RewriterSet:
     import torch
 
-    rewriters = RewriterSet(backend="bench")
+    rewriters = RewriterSet()
     methods = [each for each in dir(torch.Tensor) if each.islower() and each[0] != "_"]
     names = [each for each in methods if callable(getattr(torch.Tensor, each))]
     for name in names[:TORCH_FUNCTIONS]:
@@ -81,7 +81,7 @@ def _with_elsewhere() -> tuple[RewriterSet, RewriterSet]:
 
 def _c_function() -> RewriterSet:
     """Return a rewriter whose aliases must be searched in the loaded modules at every entry."""
-    rewriters = RewriterSet(backend="bench")
+    rewriters = RewriterSet()
     rewriters.function("math.erf")(_handed_back)
     return rewriters
 
@@ -90,7 +90,7 @@ def _context(*sets: RewriterSet) -> float:
     """Return the seconds to enter and leave: the median of 60 runs after a warm-up of three."""
 
     def once() -> None:
-        with rewrite(backend="bench", rewriters=sets):
+        with rewrite(backend=None, rewriters=sets):
             pass
 
     return statistics.median(_times(once, 63)[3:])
@@ -119,7 +119,7 @@ def _over(call: Callable[[], Any], *names: str) -> float:
     plain, rewritten = [], []
     for _ in range(7):
         plain += _times(round_of_calls, 1)
-        with rewrite(backend="bench", rewriters=[rewriters]):
+        with rewrite(backend=None, rewriters=[rewriters]):
             rewritten += _times(round_of_calls, 1)
     return (statistics.median(rewritten) - statistics.median(plain)) / 20_000
 
@@ -176,7 +176,7 @@ def _export(*, dynamo: bool) -> float:
 
     def inside() -> None:
         exporter = "dynamo" if dynamo else "torchscript"
-        with rewrite(model, backend="bench", rewriters=[rewriters], exporter=exporter):
+        with rewrite(model, backend=None, rewriters=[rewriters], exporter=exporter):
             export()
 
     plain, rewritten = [], []

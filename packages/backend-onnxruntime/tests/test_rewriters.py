@@ -14,7 +14,7 @@ from packages.core.tests.exports import export
 from torch import nn
 
 import enginebay as eb
-from enginebay.rewriting import rewrite
+from enginebay import rewrite
 from enginebay_onnxruntime.rewriters import rewriters
 
 MASK = torch.tensor([[True, False, True], [False, False, True]])

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
         Artifact as Artifact,
         open_artifact as open_artifact,
     )
-    from enginebay.backend import (
-        Backend as Backend,
-        get_backend as get_backend,
-    )
+    from enginebay.backend import Backend as Backend
     from enginebay.config import (
         ExportOptions as ExportOptions,
         VerifyOptions as VerifyOptions,
@@ -58,6 +55,7 @@ if TYPE_CHECKING:
         convert as convert,
         deploy as deploy,
         export as export,
+        get_backend as get_backend,
         load as load,
         preview as preview,
         rewrite as rewrite,
@@ -88,7 +86,7 @@ _fetch, __dir__, __all__ = lazy_names(
     __name__,
     {
         "artifact": "Artifact open_artifact",
-        "backend": "Backend get_backend",
+        "backend": "Backend",
         "config": "ExportOptions VerifyOptions",
         "data": "DataSet",
         "environment": "Check EnvReport",
@@ -97,7 +95,9 @@ _fetch, __dir__, __all__ = lazy_names(
         "inference": "Receipt Wrapper",
         "ir": "IRModel",
         "models": "RecordedCalls record",
-        "operations": "Deployment Preview convert deploy export load preview rewrite verify",
+        "operations": (
+            "Deployment Preview convert deploy export get_backend load preview rewrite verify"
+        ),
         "params": "BackendParams ConfigKey FileName",
         "plugins": "BackendStatus list_backends",
         "rewriting": "RewriterSet mark marks",

@@ -8,6 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 from packages.core.tests.exports import export
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import ExportError, ModelSourceError, UsageError
@@ -15,7 +16,7 @@ from enginebay.exporters import write_ir
 from enginebay.ir.torch_file import read_exported_program, read_torchscript
 from enginebay.models import bind, find_model
 from enginebay.models.signature import read_signature
-from enginebay.rewriting import RewriterSet, rewrite
+from enginebay.rewriting import RewriterSet
 from enginebay.verification.onnx_evaluator import reference_outputs
 
 if TYPE_CHECKING:

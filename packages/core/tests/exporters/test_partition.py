@@ -16,14 +16,14 @@ import enginebay as eb
 from enginebay.errors import ExportError, UsageError
 from enginebay.exporters.partition import split
 from enginebay.ir.onnx_file import read_onnx
-from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.rewrite_model import export_patch, target_of
 from enginebay.rewriting import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 
 
 def exported(model, args, path, exporter="dynamo", *sets, **options):
-    patch = export_patch(backend=None, ir="onnx", rewriters=[mark_nodes(), *sets])
+    patch = export_patch(target_of(None), [mark_nodes(), *sets])
     model = model.eval()
     return export(model, args, path=path, exporter=exporter, patch=patch, **options)
 

@@ -8,11 +8,11 @@ import zipfile
 import pytest
 import torch
 from packages.core.tests.exports import export
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import MissingDependencyError, ModelSourceError
 from enginebay.models.sources import load_model
-from enginebay.rewriting import rewrite
 
 NETS = """
 import torch

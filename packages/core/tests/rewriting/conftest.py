@@ -104,8 +104,7 @@ def exporter(request):
 def export(tmp_path):
     """Exports a model with rewriters in force, as ``enginebay.export`` does."""
     from packages.core.tests.exports import export as write
-
-    from enginebay.rewriting import rewrite
+    from packages.core.tests.rewriting.contexts import rewrite
 
     def run(model, args, *sets, exporter="dynamo", backend="any", builtin=False, **kwargs):
         operators = kwargs.pop("operators", None)

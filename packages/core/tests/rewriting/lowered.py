@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.ir import quiet
-from enginebay.rewriting import RewriterSet, active_lowerings, lower_program, rewrite
+from enginebay.rewriting import RewriterSet, active_lowerings, lower_program
 
 
 class Net(nn.Module):

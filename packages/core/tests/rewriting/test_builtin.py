@@ -10,10 +10,11 @@ from importlib.util import find_spec
 import pytest
 import torch
 import torch.nn.functional as F
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import ExportError
-from enginebay.rewriting import builtin_rewriters, rewrite
+from enginebay.rewriting import builtin_rewriters
 
 
 class Model(nn.Module):

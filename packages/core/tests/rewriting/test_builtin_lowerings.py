@@ -7,11 +7,12 @@ from importlib.util import find_spec
 import onnx
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from packages.core.tests.rewriting.lowered import Net
 
 from enginebay.errors import ExportError
 from enginebay.models import DynamicDim
-from enginebay.rewriting import builtin_rewriters, rewrite
+from enginebay.rewriting import builtin_rewriters
 
 
 def positive(x):

@@ -9,8 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
-
-from enginebay.rewriting import rewrite
+from packages.core.tests.rewriting.contexts import rewrite
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)

@@ -347,7 +347,7 @@ def test_rewriting_imports_no_torch():
         "import sys, enginebay.rewriting as r\n"
         "s = r.RewriterSet(backend='b')\n"
         "s.function('torch.relu')(print)\n"
-        "with r.rewrite(backend='b', rewriters=[s]) as rewriting: pass\n"
+        "with r.Rewriting(None, r.Target(backend='b'), [s]) as rewriting: pass\n"
         "assert rewriting.report.not_found, rewriting.report\n"
         "loaded = {'torch', 'onnx', 'numpy', 'onnxscript'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"

@@ -68,7 +68,7 @@ def test_function_rewriters_change_the_exported_outputs(export, exporter, tokens
     rewriters = marked(name, change)
     exported = export(tokens, x, rewriters, exporter=exporter)
     assert exported.report.fired[name] >= 1
-    from enginebay.rewriting import rewrite
+    from packages.core.tests.rewriting.contexts import rewrite
 
     with rewrite(tokens, backend="any", rewriters=[rewriters], builtin=False), torch.no_grad():
         expected = tokens(x)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import threading
 
-from enginebay.rewriting import RewriterSet, rewrite
+from packages.core.tests.rewriting.contexts import rewrite
+
+from enginebay.rewriting import RewriterSet
 
 ROOT = RewriterSet()
 

@@ -10,12 +10,13 @@ import types
 import pytest
 import torch
 import torch.nn.functional as F
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 from torch.nn.functional import gelu as aliased_gelu
 from torch.overrides import _get_current_function_mode_stack
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import RewriterSet, rewrite
+from enginebay.rewriting import RewriterSet
 
 ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 

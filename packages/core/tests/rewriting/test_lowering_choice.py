@@ -4,11 +4,12 @@ import threading
 
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from packages.core.tests.rewriting.lowered import Net, declared, lower, targets
 
 from enginebay.errors import RewriterError
 from enginebay.ir import quiet
-from enginebay.rewriting import RewriterSet, active_lowerings, list_rewriters, rewrite
+from enginebay.rewriting import RewriterSet, active_lowerings, list_rewriters
 
 X = torch.rand(2, 3)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import onnx
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 import enginebay as eb
 from enginebay.errors import RewriterError
-from enginebay.rewriting import mark_nodes, rewrite
+from enginebay.rewriting import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 

@@ -7,10 +7,11 @@ import threading
 
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import RewriterSet, rewrite
+from enginebay.rewriting import RewriterSet
 
 X = torch.ones(1, 1, 2, 2)
 NEGATED = RewriterSet()

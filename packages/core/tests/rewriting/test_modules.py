@@ -5,10 +5,11 @@ import warnings
 
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import RewriterSet, rewrite
+from enginebay.rewriting import RewriterSet
 
 CONV = "torch.nn.Conv2d"
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import AppliedRewriter, RewriteReport, RewriterSet, rewrite
+from enginebay.rewriting import AppliedRewriter, RewriteReport, RewriterSet
 
 
 def applied(name, count, kind="function"):

@@ -5,9 +5,10 @@ from importlib.metadata import version
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from packages.core.tests.rewriting.contexts import rewrite
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import RewriterSet, Target, list_rewriters, rewrite
+from enginebay.rewriting import RewriterSet, Target, list_rewriters
 
 NAME = "rewriting_subject.double"
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import ExportError, RewriterError
-from enginebay.rewriting import RewriterSet, rewrite
+from enginebay.rewriting import RewriterSet
 from enginebay.rewriting.torchscript_symbolics import _NOT_TRACED
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])

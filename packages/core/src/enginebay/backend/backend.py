@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from enginebay.backend.contributed import collect_rewriters
-from enginebay.backend.lowered import Lowering
 from enginebay.backend.output_files import check_output_files
 from enginebay.errors import (
     BackendUnavailableError,
@@ -39,13 +37,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from enginebay.environment import EnvReport
-    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest
+    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest, Lower
     from enginebay.inference import Wrapper
     from enginebay.ir import IRKind, IRModel
     from enginebay.params import BackendParams
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
     from enginebay.tensors import TensorSpec
+
+#: Returns ``ConvertRequest.lower`` for a backend's name and the kind of an IR.
+LowerFor: TypeAlias = "Callable[[str, IRKind], Lower]"
 
 #: The default backend if none or several are installed.
 DEFAULT_BACKEND = "onnxruntime"
@@ -60,7 +61,7 @@ def default_backend() -> str:
 
 
 def get_backend(name: str) -> Backend:
-    """Load and return a backend by name.
+    """Load and return a backend by name, for loading: its conversions cannot lower models.
 
     Raises:
         BackendNotFoundError: No installed distribution provides a backend of this name.
@@ -83,8 +84,9 @@ class Backend:
         distribution_version: The version of this distribution.
     """
 
-    def __init__(self, plugin: LoadedPlugin) -> None:
+    def __init__(self, plugin: LoadedPlugin, lower_for: LowerFor | None = None) -> None:
         self._plugin = plugin
+        self._lower_for = lower_for
         self.info: BackendInfo = plugin.info
         self.name = plugin.info.name
         self.Params: type[BackendParams] = plugin.info.params
@@ -501,14 +503,13 @@ class Backend:
         """
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
-    def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
-        """Return the function to pass as ``ConvertRequest.lower`` in one conversion.
+    def lowering(self, ir: IRKind) -> Lower:
+        """Return ``ConvertRequest.lower`` for one conversion without the caller's rewriters.
 
         Args:
             ir: The kind of the IR that is converted.
-            rewriters: The caller's rewriters; the plugins' rewriters are added.
         """
-        return Lowering(self.name, ir, rewriters, partial(self.rewriters, ir))
+        return self._lower_for(self.name, ir) if self._lower_for else not_lowered
 
     def build_param_from_config(
         self, config: Mapping[str, object], work_dir: str | Path | None = None, **over: object

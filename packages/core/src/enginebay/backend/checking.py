@@ -164,14 +164,12 @@ def _lower_operators(
     exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
     """Yield the model, with the backend's lowerings applied if the backend lists ``operators``."""
-    from enginebay.rewriting import rewrite
+    from enginebay.rewriting import Rewriting, Target, builtin_rewriters
 
     operators = backend.info.operators
     if operators is None:
         yield model
         return
-    sets = backend.rewriters(kind)
-    with rewrite(
-        model, backend=backend.name, ir=kind, rewriters=sets, operators=operators
-    ) as rewriting:
+    target = Target(backend=backend.name, ir=kind, operators=operators)
+    with Rewriting(model, target, [builtin_rewriters(), *backend.rewriters(kind)]) as rewriting:
         yield rewriting.model

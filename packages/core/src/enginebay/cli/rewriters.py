@@ -29,13 +29,13 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Print each rewriter and, if it is overridden, the rewriter that is used instead; return 0."""
     from enginebay.backend import default_backend, get_backend
-    from enginebay.operations import find_sets
-    from enginebay.rewriting import builtin_rewriters, list_rewriters
+    from enginebay.operations import find_sets, rewriters_for, target_of
+    from enginebay.rewriting import list_rewriters
 
     backend = get_backend(args.backend or default_backend())
     # A deployment tries this IR first.
     ir = args.ir or backend.info.irs[0]
-    sets = [*find_sets(args.rewriters or ()), *backend.rewriters(ir), builtin_rewriters()]
+    sets = rewriters_for(target_of(backend.name, ir), find_sets(args.rewriters or ()))
     rows = [
         {
             "kind": rewriter.kind,

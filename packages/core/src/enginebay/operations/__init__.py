@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from enginebay.operations.deployment import Deployment as Deployment
     from enginebay.operations.export_model import export as export
     from enginebay.operations.load_artifact import load as load
+    from enginebay.operations.lowering import get_backend as get_backend
     from enginebay.operations.preview_model import (
         BackendPreview as BackendPreview,
         Preview as Preview,
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
         python_call as python_call,
         typed as typed,
     )
-    from enginebay.operations.rewrite_model import find_sets as find_sets, rewrite as rewrite
+    from enginebay.operations.rewrite_model import (
+        find_sets as find_sets,
+        rewrite as rewrite,
+        rewriters_for as rewriters_for,
+        target_of as target_of,
+    )
     from enginebay.operations.step_display import show_steps as show_steps
     from enginebay.operations.steps import (
         Step as Step,
@@ -48,9 +54,10 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.deployment": "Deployment",
         "operations.export_model": "export",
         "operations.load_artifact": "load",
+        "operations.lowering": "get_backend",
         "operations.preview_model": "BackendPreview Preview preview",
         "operations.recorded_command": "python_call typed",
-        "operations.rewrite_model": "find_sets rewrite",
+        "operations.rewrite_model": "find_sets rewrite rewriters_for target_of",
         "operations.step_display": "show_steps",
         "operations.steps": "Step Steps",
         "operations.verify_artifact": "input_sets verify verify_here",

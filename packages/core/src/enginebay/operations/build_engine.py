@@ -22,7 +22,8 @@ from enginebay.exporters import split, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import check_time_limit, time_limit
-from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.lowering import Lowering
+from enginebay.operations.rewrite_model import export_patch, target_of
 from enginebay.rewriting import join_reports, mark_nodes
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _build_from_ir(build: Build, kind: IRKind) -> BuiltEngine:
             if build.keep:
                 nodes = settings.backend.quantizable_nodes(_convert_request(build, exported))
                 kept = kept_nodes(nodes, build.keep)
-            lower = settings.backend.lowering(kind, settings.export.rewriters)
+            lower = Lowering(settings.backend.name, kind, settings.export.rewriters)
             files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = join_reports(rewriting, lower.report)
         show_detail(", ".join(file.as_posix() for file in files))
@@ -245,17 +246,10 @@ def _export_model(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | 
     settings = build.settings
     # The opset that the backend reads best, unless the user has chosen one.
     opset = (settings.export.opset or settings.backend.info.opset) if kind == "onnx" else None
-    patch = export_patch(
-        backend=settings.backend.name,
-        ir=kind,
-        rewriters=[
-            *settings.export.rewriters,
-            # Only a cut needs the model's marks as nodes of the graph.
-            *([mark_nodes()] if settings.export.cuts else []),
-        ],
-        config=settings.values,
-        opset=opset,
-    )
+    target = target_of(settings.backend.name, kind, config=settings.values or {}, opset=opset)
+    # Only a cut needs the model's marks as nodes of the graph.
+    marks = [mark_nodes()] if settings.export.cuts else []
+    patch = export_patch(target, [*settings.export.rewriters, *marks])
     path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
     exporter = settings.export.exporter if kind == "onnx" else None
     exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)

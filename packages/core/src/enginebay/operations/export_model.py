@@ -12,7 +12,7 @@ from enginebay.config import ExportOptions, refuse_options
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
-from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.rewrite_model import export_patch, find_sets, target_of
 from enginebay.rewriting import RewriteReport
 
 if TYPE_CHECKING:
@@ -94,9 +94,8 @@ def export(
         opset = options.opset
         if opset is None and backend and kind == "onnx":
             opset = get_backend(backend).info.opset
-        patch = export_patch(
-            backend=backend, ir=kind, rewriters=options.rewriters, config=config, opset=opset
-        )
+        rewriting_target = target_of(backend, kind, config=config or {}, opset=opset)
+        patch = export_patch(rewriting_target, find_sets(options.rewriters))
         model = write_ir(bound, kind, target, exporter=options.exporter, opset=opset, patch=patch)
         report = patch.report or RewriteReport()
         distribution = get_backend(backend).distribution if backend else ""

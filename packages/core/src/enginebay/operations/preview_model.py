@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend import get_backend
 from enginebay.display import Fields, Result, Table, document
 from enginebay.environment import check_distributions
 from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
@@ -17,12 +16,13 @@ from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
+from enginebay.operations.lowering import get_backend
 from enginebay.operations.preview_obstacles import (
     explain_lacking,
     find_replacement,
     list_unlowered,
 )
-from enginebay.operations.rewrite_model import export_patch, find_sets
+from enginebay.operations.rewrite_model import export_patch, find_sets, target_of
 from enginebay.operations.settings import check_timeout
 from enginebay.plugins import installed_backends
 
@@ -277,7 +277,7 @@ def draft_ir(
     kind = get_backend(name).info.irs[0]
     with unchanged(source):
         bound = bind(source, args)
-        patch = export_patch(backend=name, ir=kind, rewriters=rewriters, config=None, opset=None)
+        patch = export_patch(target_of(name, kind), find_sets(rewriters))
         ir: IRModel | None = None
         obstacles: tuple[Obstacle, ...] = ()
         if kind == "onnx":

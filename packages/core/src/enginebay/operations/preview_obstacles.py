@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from enginebay.backend import get_backend
 from enginebay.exporters import Obstacle
 from enginebay.ir import source_modules
-from enginebay.rewriting import PLACEHOLDER_DOMAIN, builtin_rewriters, list_rewriters
+from enginebay.operations.rewrite_model import rewriters_for, target_of
+from enginebay.rewriting import PLACEHOLDER_DOMAIN, list_rewriters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +73,7 @@ def find_replacement(backend: str, operator: str) -> str:
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:
-        sets = [*engine.rewriters(ir), builtin_rewriters()]
+        sets = rewriters_for(target_of(backend, ir))
         for rewriter, winner in list_rewriters(sets, backend=backend, ir=ir).items():
             if winner is None and _replaced_operator(rewriter) == base:
                 return f"{rewriter.name} ({rewriter.condition})"

@@ -1,22 +1,66 @@
-"""``rewrite``: a context in which the rewriters for an engine are applied."""
+"""The rewriters that apply to a target, and ``rewrite``, a context in which they are applied."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from enginebay import rewriting
 from enginebay.backend import get_backend, plugin_rewriters
 from enginebay.models import named_object
-from enginebay.rewriting import ExportPatch, RewriterSet, check_sets
+from enginebay.rewriting import (
+    ExportPatch,
+    RewriterKind,
+    RewriterSet,
+    Rewriting,
+    Target,
+    builtin_rewriters,
+    check_sets,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from torch import nn
 
     from enginebay.ir import IRKind
-    from enginebay.rewriting import Rewriting
+
+
+def rewriters_for(
+    target: Target, callers: Sequence[RewriterSet] = (), *, builtin: bool = True
+) -> list[RewriterSet]:
+    """Return the sets of rewriters among which an export for a target selects.
+
+    Args:
+        target: What the model is exported for; without a backend, only sets for all backends.
+        callers: The caller's sets, as :func:`find_sets` returns them.
+        builtin: False to exclude core's own rewriters.
+
+    Raises:
+        PluginError: A plugin did not return a ``RewriterSet``.
+    """
+    plugins = (
+        get_backend(target.backend).rewriters(target.ir)
+        if target.backend
+        else plugin_rewriters(target.ir)
+    )
+    return [*([builtin_rewriters()] if builtin else []), *callers, *plugins]
+
+
+def target_of(backend: str | None, ir: IRKind = "onnx", **fields: Any) -> Target:
+    """Return the target of an export, with the operators that the backend declares.
+
+    Args:
+        backend: The backend's name; None for no backend.
+        ir: The IR that the model is exported to.
+        **fields: Other fields of the target. ``operators`` overrides the backend's list.
+    """
+    if backend:
+        info = get_backend(backend).info
+        fields["lacking"] = info.lacking
+        # An ONNX exporter translates torch's operators; the other IRs contain them.
+        if ir != "onnx" and fields.get("operators") is None:
+            fields["operators"] = info.operators
+    return Target(backend=backend or "", ir=ir, **fields)
 
 
 def rewrite(
@@ -26,6 +70,11 @@ def rewrite(
     ir: IRKind = "onnx",
     rewriters: Sequence[RewriterSet | str] = (),
     config: Mapping[str, object] | None = None,
+    opset: int | None = None,
+    exporter: str | None = None,
+    kinds: Collection[RewriterKind] = get_args(RewriterKind),
+    builtin: bool = True,
+    strict: bool = False,
     **options: Any,
 ) -> Rewriting:
     """Return a context manager, inside which the rewriters for an engine are applied.
@@ -37,15 +86,24 @@ def rewrite(
         rewriters: Your rewriters: ``RewriterSet`` objects, or text that refers to them, as for
             :class:`enginebay.ExportOptions`.
         config: The deployment config that rewriters can read as ``ctx.config``.
-        **options: Arguments of :func:`enginebay.rewriting.rewrite`, and your options, which
-            rewriters can read as ``ctx.options``.
+        opset: The requested ONNX opset.
+        exporter: The exporter that will run, such as ``"torchscript"``; None if unknown.
+        kinds: The kinds of rewriters to activate; by default all.
+        builtin: False to exclude core's own rewriters.
+        strict: True to raise an error for a rewriter that can have no effect: no loaded module has
+            its name, or the exporter cannot use it. False to add a line to the report instead.
+        **options: Your options, which rewriters can read as ``ctx.options``. Constructors of
+            module rewriters receive those that they have as parameters.
 
     Returns:
-        A context manager. In its ``with`` block, ``.model`` is the model to export, and ``.report``
-        counts the applied rewriters.
+        A context manager for this thread. In its ``with`` block, ``.model`` is the model to export,
+        and ``.report`` counts the applied rewriters.
 
     Raises:
-        RewriterError: ``rewriters`` is not a sequence of sets, or a set is for an unknown IR.
+        RewriterError: ``rewriters`` is not a sequence of sets, or a set is for an unknown IR. Or
+            when the context is entered, before any change: two rewriters are equally specific, a
+            name refers to an object of a wrong type, or ``strict`` is True and a rewriter can have
+            no effect.
         ModelSourceError: The Python file or module of a set cannot be imported.
 
     Example:
@@ -59,8 +117,11 @@ def rewrite(
         >>> rewriting.report.fired
         {'torch.relu': 1}
     """
-    resolved = _resolve_rewriters(backend=backend, ir=ir, rewriters=rewriters, **options)
-    return rewriting.rewrite(model, config=config, **resolved)
+    target = target_of(
+        backend, ir, opset=opset, exporter=exporter, config=config or {}, options=options
+    )
+    sets = rewriters_for(target, find_sets(rewriters), builtin=builtin)
+    return Rewriting(model, target, sets, kinds=kinds, strict=strict)
 
 
 def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
@@ -87,30 +148,11 @@ def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
     return sets
 
 
-def export_patch(**options: Any) -> ExportPatch:
+def export_patch(target: Target, callers: Sequence[RewriterSet] = ()) -> ExportPatch:
     """Return an exporter's argument ``patch``: it applies rewriters in each attempt to export.
 
     Args:
-        **options: Arguments of :func:`rewrite`. The backend's hook for rewriters is called once.
+        target: What the model is exported for.
+        callers: The caller's sets; the backend's hook for rewriters is called once.
     """
-    return ExportPatch(**_resolve_rewriters(**options))
-
-
-def _resolve_rewriters(
-    *,
-    backend: str | None,
-    ir: IRKind,
-    rewriters: Sequence[RewriterSet | str],
-    **options: object,
-) -> dict[str, Any]:
-    caller_sets = find_sets(rewriters)
-    if backend:
-        engine = get_backend(backend)
-        plugins = engine.rewriters(ir)
-        # An ONNX exporter translates torch's operators; the other IRs contain them.
-        if ir != "onnx":
-            options["operators"] = engine.info.operators
-        options["lacking"] = engine.info.lacking
-    else:
-        plugins = plugin_rewriters(ir)
-    return {"backend": backend or "", "ir": ir, "rewriters": [*caller_sets, *plugins], **options}
+    return ExportPatch(target, rewriters_for(target, callers))

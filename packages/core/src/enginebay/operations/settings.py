@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend import Backend, default_backend, get_backend
+from enginebay.backend import Backend, default_backend
 from enginebay.config import ExportOptions, VerifyOptions, merge_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
+from enginebay.operations.lowering import get_backend
 from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
 

@@ -1,7 +1,7 @@
 """Rewriters replace functions, modules and ONNX symbolics, and in captured graphs also operators.
 
-They are declared in a :class:`RewriterSet` and active inside :func:`rewrite`, which reverts every
-change at its end::
+They are declared in a :class:`RewriterSet` and active inside :func:`enginebay.rewrite`, which
+reverts every change at its end::
 
     rewriters = RewriterSet(backend="ncnn")
 
@@ -9,7 +9,7 @@ change at its end::
     def expand_without_batch(ctx, self, *sizes):
         return ctx.origin_func(self, *sizes)
 
-    with rewrite(model, backend="ncnn", rewriters=[rewriters]) as rewriting:
+    with eb.rewrite(model, backend="ncnn", rewriters=[rewriters]) as rewriting:
         torch.onnx.export(rewriting.model, ...)
     print(rewriting.report)
 
@@ -47,7 +47,7 @@ from enginebay.rewriting.placeholders import (
 )
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport, join_reports
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
-from enginebay.rewriting.rewriting import Rewriting, rewrite
+from enginebay.rewriting.rewriting import Rewriting
 from enginebay.rewriting.selection import list_rewriters
 from enginebay.rewriting.torchscript_symbolics import has_symbolic
 
@@ -85,5 +85,4 @@ __all__ = [
     "placeholder_translations",
     "preserve_autograd_functions",
     "replace_functions",
-    "rewrite",
 ]

@@ -38,7 +38,7 @@ class RewriterSet:
     """A set of rewriters that a backend, a plugin or a caller declares.
 
     A declaration changes nothing in the process. Pass the set to
-    :func:`~enginebay.rewriting.rewrite` or to an export, or return it from the ``rewriters`` hook.
+    :func:`enginebay.rewrite` or to an export, or return it from the ``rewriters`` hook.
 
     Args:
         backend: The backend of the rewriters that are declared without ``backend``; None for all
@@ -108,7 +108,7 @@ class RewriterSet:
         """Return a decorator that declares a replacement for the instances of a module class.
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
-        module. It also receives those ``**options`` of :func:`~enginebay.rewriting.rewrite` that it
+        module. It also receives those ``**options`` of :func:`enginebay.rewrite` that it
         has as parameters. If several classes in the MRO of a module have a rewriter, the rewriter
         of the first of these classes is used.
 

@@ -44,7 +44,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             the backend has no such list.
         lacking: The operators that the backend lists as unsupported; used only if ``operators`` is
             None.
-        options: All other keyword arguments of :func:`~enginebay.rewriting.rewrite`.
+        options: All other keyword arguments of :func:`enginebay.rewrite`.
     """
 
     backend: str

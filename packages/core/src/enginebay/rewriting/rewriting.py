@@ -8,28 +8,34 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import structs
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.functions import FunctionRewriters
 from enginebay.rewriting.lowering import LoweringRewriters
 from enginebay.rewriting.modules import ModuleRewriters
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
-from enginebay.rewriting.rewriter import Context, RewriterKind, Target
+from enginebay.rewriting.rewriter import Context, RewriterKind
 from enginebay.rewriting.selection import drop_outranked, select_applicable
 from enginebay.rewriting.symbolics import SymbolicRewriters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from torch import nn
 
-    from enginebay.ir import IRKind
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.rewriter import Lost, Rewriter
+    from enginebay.rewriting.rewriter import Lost, Rewriter, Target
 
 
 class Rewriting:
-    """Context manager that activates rewriters; returned by :func:`rewrite`.
+    """Context manager that activates rewriters in this thread; see :func:`enginebay.rewrite`.
+
+    Args:
+        model: The model whose modules may be replaced. Without a model, module rewriters are
+            no-ops.
+        target: The backend, the IR and the options that the model is exported for.
+        sets: The sets of rewriters to select from.
+        kinds: The kinds of rewriters to activate; by default all.
+        strict: True to raise an error for a rewriter that can have no effect.
 
     Attributes:
         target: The backend, the IR and the options that the model is exported for.
@@ -40,15 +46,16 @@ class Rewriting:
         self,
         model: nn.Module | None,
         target: Target,
-        rewriters: Sequence[Rewriter],
+        sets: Sequence[RewriterSet],
         *,
+        kinds: Collection[RewriterKind] = get_args(RewriterKind),
         strict: bool = False,
     ) -> None:
         self.target = target
         self._fields = structs.asdict(target)  # computed once for hundreds of rewriters
         self.model: Any = model
         self._original = model
-        self._rewriters = rewriters
+        self._rewriters = [each for group in sets for each in group if each.kind in kinds]
         self._strict = strict
         self._undo: ExitStack | None = None
         self._active: list[ActiveRewriter] = []
@@ -125,65 +132,6 @@ class Rewriting:
 
     def _make_context(self, origin_func: Callable[..., Any]) -> Context:
         return Context(origin_func=origin_func, **self._fields)
-
-
-def rewrite(
-    model: nn.Module | None = None,
-    *,
-    backend: str,
-    ir: IRKind = "onnx",
-    rewriters: Sequence[RewriterSet] = (),
-    config: Mapping[str, object] | None = None,
-    opset: int | None = None,
-    exporter: str | None = None,
-    operators: Collection[str] | None = None,
-    lacking: Collection[str] = (),
-    kinds: Collection[RewriterKind] = get_args(RewriterKind),
-    builtin: bool = True,
-    strict: bool = False,
-    **options: object,
-) -> Rewriting:
-    """Return a context manager that activates rewriters in this thread.
-
-    Args:
-        model: The model whose modules may be replaced. Export the attribute ``.model`` of the
-            returned context. Without a model, module rewriters are no-ops.
-        backend: The backend that the model is exported for.
-        ir: The kind of IR that the model is exported to.
-        rewriters: The sets to select from, in addition to core's own.
-        config: The deployment config, which rewriters read from ``ctx.config``.
-        opset: The requested ONNX opset.
-        exporter: The exporter that will run, such as ``"torchscript"``; None if unknown.
-        operators: The operators that the engine supports; None if unknown.
-        lacking: Operators that the engine does not support; used only if ``operators`` is None.
-        kinds: The kinds of rewriters to activate; by default all.
-        builtin: False to exclude core's own rewriters.
-        strict: True to raise an error for a rewriter that can have no effect: no loaded module has
-            its name, or the exporter cannot use it. False to add a line to the report instead.
-        **options: Further settings, which rewriters read from ``ctx.options``. Constructors of
-            module rewriters receive those that they have as parameters.
-
-    Returns:
-        A context manager with the attributes ``.model`` and ``.report``.
-
-    Raises:
-        RewriterError: When the context is entered, before any change: two rewriters are equally
-            specific, a name refers to an object of a wrong type, or ``strict`` is True and a
-            rewriter can have no effect.
-    """
-    target = Target(
-        backend=backend,
-        ir=ir,
-        opset=opset,
-        exporter=exporter,
-        operators=operators,
-        lacking=lacking,
-        config=config or {},
-        options=options,
-    )
-    sets = [builtin_rewriters(), *rewriters] if builtin else rewriters
-    chosen = [each for group in sets for each in group if each.kind in kinds]
-    return Rewriting(model, target, chosen, strict=strict)
 
 
 def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def builtin_rewriters() -> RewriterSet:
-    """Return core's rewriters, which :func:`~enginebay.rewriting.rewrite` uses by default."""
+    """Return core's rewriters, which :func:`enginebay.rewrite` uses by default."""
     # Imported at the first export and not at start-up. Each file adds its rewriters to the set.
     from enginebay.rewriting.builtin import (  # noqa: F401  # see above
         activations,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay.backend import Backend
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor, nn
     from torch.export import ExportedProgram
@@ -18,31 +20,37 @@ if TYPE_CHECKING:
 _KINDS: tuple[RewriterKind, ...] = ("lowering",)
 
 
+def get_backend(name: str) -> Backend:
+    """Load and return a backend by name.
+
+    Raises:
+        BackendNotFoundError: No installed distribution provides a backend of this name.
+        PluginError: The plugin is broken, disabled, provided by several distributions, or written
+            for another API version.
+    """
+    from enginebay.plugins import load_backend
+
+    # Only a conversion lowers models: whoever loads an engine gets a backend without lowerings.
+    return Backend(load_backend(name), lower_for=Lowering)
+
+
 class Lowering:
     """Lowers modules to the operators of an engine, during one conversion.
 
     Args:
         backend: The backend's name.
         ir: The kind of the IR that is converted.
-        rewriters: The caller's rewriters.
-        plugins: A function that returns the plugins' rewriters.
+        rewriters: The caller's rewriters; the plugins' rewriters are added.
 
     Attributes:
         report: The report of the lowerings in the last call; None before the first call.
     """
 
-    def __init__(
-        self,
-        backend: str,
-        ir: IRKind,
-        rewriters: Sequence[RewriterSet],
-        plugins: Callable[[], Sequence[RewriterSet]],
-    ) -> None:
+    def __init__(self, backend: str, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> None:
         self.report: RewriteReport | None = None
         self._backend = backend
         self._ir = ir
         self._rewriters = rewriters
-        self._plugins = plugins
 
     def __call__(
         self, module: nn.Module, inputs: Sequence[Tensor], operators: frozenset[str]
@@ -54,15 +62,13 @@ class Lowering:
             LackingOperatorsError: The lowered graph contains operators that the engine does not
                 support.
         """
-        from enginebay.rewriting import active_lowerings, capture, lower_program, rewrite
+        # Not at the top: most users of a backend never lower a model.
+        from enginebay.operations.rewrite_model import rewriters_for, target_of
+        from enginebay.rewriting import Rewriting, active_lowerings, capture, lower_program
 
-        rewriting = rewrite(
-            backend=self._backend,
-            ir=self._ir,
-            rewriters=[*self._rewriters, *self._plugins()],
-            operators=operators,
-            kinds=_KINDS,
-        )
+        target = target_of(self._backend, self._ir, operators=operators)
+        sets = rewriters_for(target, self._rewriters)
+        rewriting = Rewriting(None, target, sets, kinds=_KINDS)
         try:
             with rewriting:
                 lowerings = active_lowerings()
