@@ -23,9 +23,9 @@ class Net(nn.Module):
         return self.function(*args, **dict(self.named_buffers()))
 
 
-def declared(name, replacement, *, distribution=None, **conditions):
+def declared(name, replacement, *, fallback=False, distribution=None, **conditions):
     """Return a set with a single lowering."""
-    rewriters = RewriterSet(distribution=distribution)
+    rewriters = RewriterSet(fallback=fallback, distribution=distribution)
     rewriters.lowering(name, **conditions)(replacement)
     return rewriters
 

@@ -85,8 +85,8 @@ def test_lowering_of_an_overload_does_not_serve_other_overloads():
     assert applied(*sets, function=lambda x: x.sum()) == 1
 
 
-def test_callers_lowering_beats_plugins_and_plugins_beat_core():
-    core = declared("aten.relu", plus(1), backend="any", distribution="enginebay")
+def test_callers_lowering_beats_plugins_and_plugins_beat_fallbacks():
+    core = declared("aten.relu", plus(1), backend="any", fallback=True)
     plugin = declared("aten.relu", plus(2), distribution="a-pack")
     caller = declared("aten.relu", plus(3))
     assert applied(core) == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from msgspec import structs
 from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
@@ -47,6 +48,21 @@ def test_report_text_lists_every_rewriter_and_problem():
     )
     assert report.fired == {"a.g": 1, "a.M": 7}
     assert report.never_fired == ("a.f",)
+
+
+def test_summary_leaves_out_idle_fallbacks_and_idle_rewriters_of_the_backend():
+    report = RewriteReport(
+        applied=tuple(
+            structs.replace(applied(name, 0), distribution=distribution, fallback=fallback)
+            for name, distribution, fallback in (
+                ("usual", "some-pack", True),
+                ("engine", "enginebay-any", False),
+                ("pack", "some-pack", False),
+                ("mine", None, False),
+            )
+        )
+    )
+    assert list(report.summarize("enginebay-any")) == ["never fired: pack, mine"]
 
 
 def test_empty_report_says_that_no_rewriter_applied():

@@ -149,10 +149,20 @@ def test_callers_rewriter_wins_over_an_equally_specific_plugin(subject):
     assert chosen(subject, declared("caller", backend="ncnn"), plugin) == "caller"
 
 
-def test_builtin_rewriters_lose_to_all_others(subject):
-    core = declared("core", backend="ncnn", ir="onnx").from_distribution("enginebay")
-    assert chosen(subject, core) == "core"
-    assert chosen(subject, core, declared("pack").from_distribution("pack")) == "pack"
+def test_fallbacks_lose_to_all_others(subject):
+    fallbacks = RewriterSet(fallback=True)
+    declare(fallbacks, "fallback", backend="ncnn", ir="onnx")
+    shipped = fallbacks.from_distribution("some-pack")
+    assert chosen(subject, shipped) == "fallback"
+    assert chosen(subject, shipped, declared("pack").from_distribution("pack")) == "pack"
+    assert chosen(subject, fallbacks, declared("pack").from_distribution("pack")) == "pack"
+    assert chosen(subject, shipped.joined(RewriterSet()), declared("mine")) == "mine"
+
+
+def test_two_equally_specific_fallbacks_are_an_error_that_names_both(subject):
+    ours, theirs = (declare(RewriterSet(fallback=True), label) for label in ("ours", "theirs"))
+    with pytest.raises(RewriterError, match=r"ours of pack .* and .*theirs of other "):
+        chosen(subject, ours.from_distribution("pack"), theirs.from_distribution("other"))
 
 
 def test_rewriter_for_an_unknown_backend_is_ignored(subject):
@@ -244,7 +254,7 @@ def test_callers_lowering_wins_over_a_plugins_function():
 
 
 def test_lowerings_for_complex_numbers_apply_despite_a_symbolic():
-    core = RewriterSet(distribution="enginebay")
+    core = RewriterSet(fallback=True)
     core.lowering("aten.exp", needs=("complex",))(lambda ctx, x: x)
     core.lowering("aten.exp")(lambda ctx, x: x)
     mine = RewriterSet()

@@ -46,13 +46,12 @@ from enginebay.rewriting.placeholders import (
     placeholder_translations,
 )
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport, join_reports
-from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
+from enginebay.rewriting.rewriter import Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting
 from enginebay.rewriting.selection import list_rewriters
 from enginebay.rewriting.torchscript_symbolics import has_symbolic
 
 __all__ = [
-    "CORE",
     "DOMAIN",
     "OPERATOR",
     "PLACEHOLDER_DOMAIN",

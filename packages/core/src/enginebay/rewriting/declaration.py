@@ -43,6 +43,8 @@ class RewriterSet:
     Args:
         backend: The backend of the rewriters that are declared without ``backend``; None for all
             backends.
+        fallback: True if any rewriter for the same name that is not a fallback takes precedence,
+            whoever declares it. Enginebay's own rewriters are fallbacks.
         distribution: The Python distribution that ships the set; core sets this for plugins. None
             for the caller's own set.
 
@@ -55,8 +57,15 @@ class RewriterSet:
         ['backend ncnn']
     """
 
-    def __init__(self, *, backend: str | None = None, distribution: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        backend: str | None = None,
+        fallback: bool = False,
+        distribution: str | None = None,
+    ) -> None:
         self.backend = backend
+        self.fallback = fallback
         self.distribution = distribution
         self._rewriters: list[Rewriter] = []
 
@@ -72,15 +81,18 @@ class RewriterSet:
 
     def from_distribution(self, distribution: str) -> RewriterSet:
         """Return a copy of the set, with ``distribution`` recorded as the package that ships it."""
-        marked = RewriterSet(backend=self.backend, distribution=distribution)
+        marked = self._like(distribution)
         marked._rewriters = [replace(each, distribution=distribution) for each in self]
         return marked
 
     def joined(self, other: RewriterSet) -> RewriterSet:
         """Return a set with the rewriters of both sets."""
-        both = RewriterSet(backend=self.backend, distribution=self.distribution)
+        both = self._like(self.distribution)
         both._rewriters = [*self, *other]
         return both
+
+    def _like(self, distribution: str | None) -> RewriterSet:
+        return RewriterSet(backend=self.backend, fallback=self.fallback, distribution=distribution)
 
     def function(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_F], _F]:
         """Return a decorator that declares a replacement for a function, a method or a property.
@@ -207,6 +219,7 @@ class RewriterSet:
             backend=backend or self.backend,
             versions=versions or {},
             distribution=self.distribution,
+            fallback=self.fallback,
             **fields,
         )
 

@@ -11,7 +11,6 @@ import msgspec
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.declaration import RewriterSet
-from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +109,7 @@ def mark_nodes() -> RewriterSet:
     """Return rewriters that export each call of :func:`mark` as an ONNX node, in both exporters."""
     from enginebay.rewriting import mark_function
 
-    rewriters = RewriterSet(distribution=CORE)
+    rewriters = RewriterSet(fallback=True, distribution="enginebay")
     rewriters.function(f"{__name__}.mark", ir="onnx")(_apply_mark)
     rewriters.symbolic(f"{mark_function.__name__}.Mark", ir="onnx")(_add_mark_node)
     return rewriters

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.display import join_names
-from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +24,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
         count: The number of replacements: calls of a function, instances of a module, nodes of a
             symbolic, operators of a lowering. A call may be counted several times, since exporters
             run a model more than once.
+        fallback: True if all other rewriters of the same name take precedence.
         lost_to: The ``origin`` of the rewriter that was selected instead; empty if this rewriter
             was selected.
     """
@@ -35,6 +35,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
     condition: str
     distribution: str | None
     count: int
+    fallback: bool = False
     lost_to: str = ""
 
     @property
@@ -86,23 +87,22 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             backend_distribution: The distribution that ships the backend. Rewriters of this
-                distribution and of core are not listed if they did not fire or were not selected.
+                distribution and fallbacks are not listed if they did not fire or were not selected.
         """
-        # Most models need few of core's and the backend's rewriters. --json lists them all.
-        builtin = (CORE, backend_distribution)
+
+        # Most models need few of these. --json lists them all.
+        def is_usual(rewriter: AppliedRewriter) -> bool:
+            return rewriter.fallback or rewriter.distribution == backend_distribution
+
         fired = [f"{each.name} ({each.count})" for each in self.applied if each.count]
         if fired:
             yield f"fired: {join_names(fired)}"
-        idle = [
-            each.name
-            for each in self.applied
-            if not each.count and each.distribution not in builtin
-        ]
+        idle = [each.name for each in self.applied if not (each.count or is_usual(each))]
         if idle:
             yield f"never fired: {join_names(idle)}"
         yield from self.not_found
         yield from self.not_served
-        yield from (each.loss for each in self.lost if each.distribution not in builtin)
+        yield from (each.loss for each in self.lost if not is_usual(each))
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no rewriter applied"

@@ -27,9 +27,6 @@ Lost: TypeAlias = "dict[Rewriter, Rewriter]"
 #: Returns the context of a rewriter for its original function or module.
 MakeContext: TypeAlias = "Callable[[Callable[..., object]], Context]"
 
-#: The distribution name of the rewriters that core ships.
-CORE = "enginebay"
-
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is exported for: backend, IR, exporter and options.
@@ -85,6 +82,7 @@ class Rewriter:
         check: A function that takes the target and returns True if the rewriter applies; None if
             the rewriter has no such condition.
         distribution: The distribution that ships the rewriter; None for a rewriter of the caller.
+        fallback: True if all other rewriters of the same name take precedence.
         is_pytorch: For a symbolic: True if ``name`` is an operator of PyTorch.
         arg_descriptors: For a symbolic: one letter code for each argument, or None to pass the
             arguments as they are.
@@ -99,6 +97,7 @@ class Rewriter:
     versions: Mapping[str, str] = field(default_factory=dict)
     check: Check | None = None
     distribution: str | None = None
+    fallback: bool = False
     is_pytorch: bool = False
     arg_descriptors: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
@@ -115,8 +114,10 @@ class Rewriter:
 
     @property
     def rank(self) -> int:
-        """The precedence: 2 (first) for the caller's rewriters, 1 for a plugin's, 0 for core's."""
-        return {CORE: 0, None: 2}.get(self.distribution, 1)
+        """The precedence: 2 (first) for the caller's rewriters, 1 for plugins', 0 for fallbacks."""
+        if self.fallback:
+            return 0
+        return 2 if self.distribution is None else 1
 
     @property
     def operator(self) -> str:

@@ -158,6 +158,7 @@ def _make_record(rewriter: Rewriter, *, count: int = 0, lost_to: str = "") -> Ap
         origin=rewriter.origin,
         condition=rewriter.condition,
         distribution=rewriter.distribution,
+        fallback=rewriter.fallback,
         count=count,
         lost_to=lost_to,
     )

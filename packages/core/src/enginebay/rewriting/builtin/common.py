@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from enginebay.rewriting.declaration import RewriterSet
-from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
     import torch
 
     from enginebay.rewriting.rewriter import Target
 
-rewriters = RewriterSet(distribution=CORE)
+rewriters = RewriterSet(fallback=True, distribution="enginebay")
 
 
 class OnnxGraph(Protocol):

@@ -9,7 +9,6 @@ from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.lowering.observed_operators import observed_name
-from enginebay.rewriting.rewriter import CORE
 from enginebay.rewriting.selection import select_most_specific
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class LoweringRewriters:
                 elif self.operators is None:
                     untranslated.setdefault(overload, []).append(rewriter)
         self._winners = _rank_winners(candidates)
-        #: Core's portable lowerings of operators for which another lowering is selected; they are
+        #: Portable lowerings of operators for which another lowering is selected; they are
         #: the other lowering's ctx.origin_op.
         self._fallbacks = _rank_winners(
             {
@@ -284,7 +283,7 @@ def _check_lacking_names(operators: Iterable[str], backend: str) -> None:
 
 
 def _is_portable(rewriter: Rewriter) -> bool:
-    return rewriter.distribution == CORE and "lacking" in rewriter.needs
+    return rewriter.fallback and "lacking" in rewriter.needs
 
 
 def _rank_winners(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.rewriting.declaration import RewriterSet
 from enginebay.rewriting.lowering.graph_values import constant
-from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +39,7 @@ __all__ = [
     "torch",
 ]
 
-lowerings = RewriterSet(distribution=CORE)
+lowerings = RewriterSet(fallback=True, distribution="enginebay")
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
