@@ -151,7 +151,7 @@ def engines(session: nox.Session) -> None:
 @nox.session(requires=BASE, tags=DEFAULT)
 def lint(session: nox.Session) -> None:
     """Ruff, mypy strict and the contract between the rooms."""
-    tools = ("ruff", "mypy", "import-linter", "nox", "types-psutil", "filelock", "pillow")
+    tools = ("ruff", "mypy", "import-linter", "nox", "types-psutil", "pillow")
     ours = ("enginebay", "enginebay-lab", "enginebay-vision")
     install(session, *ours, *tools, "pytest", "hypothesis", "psutil")
     session.run("ruff", "check", ".")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
+from enginebay.authors import lock_file
 from enginebay_tensorrt.cuda import Device
 from enginebay_tensorrt.timing_cache import locate_cache_file, use_timing_cache
 
@@ -82,7 +82,7 @@ def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
 def test_one_build_writes_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "a.timing"
     with ThreadPoolExecutor(1) as pool:
-        with FileLock(f"{file}.lock"):
+        with lock_file(tmp_path / "a.timing.lock"):
             building = pool.submit(build, file, "conv 1 ms")
             with pytest.raises(TooLong):
                 building.result(timeout=1)

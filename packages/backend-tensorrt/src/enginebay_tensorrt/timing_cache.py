@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from enginebay.authors import lock_file, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,14 +46,12 @@ def use_timing_cache(config: trt.IBuilderConfig, file: Path | None) -> Iterator[
         cache = config.create_timing_cache(b"")
         config.set_timing_cache(cache, ignore_mismatch=False)
     yield  # not in a try block: a build that fails saves no timings
-    with FileLock(f"{file}.lock"):
+    with lock_file(file.with_name(f"{file.name}.lock")):
         others = config.create_timing_cache(_read_cache(file))
         if others is not None:
             cache.combine(others, ignore_mismatch=False)
         # An atomic replacement: other builds read the file without a lock.
-        temporary = file.with_name(f"{file.name}.{os.getpid()}")
-        temporary.write_bytes(memoryview(cache.serialize()))
-        temporary.replace(file)
+        write_whole(file, bytes(memoryview(cache.serialize())))
 
 
 def _read_cache(file: Path) -> bytes:

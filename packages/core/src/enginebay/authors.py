@@ -34,7 +34,11 @@ if TYPE_CHECKING:
         DataRecord as DataRecord,
         Item as Item,
     )
-    from enginebay.files import write_whole as write_whole
+    from enginebay.files import (
+        lock_file as lock_file,
+        replacement as replacement,
+        write_whole as write_whole,
+    )
     from enginebay.inference import (
         Latency as Latency,
         count_time as count_time,
@@ -128,7 +132,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "comparators": "assign touching",
         "config": "Problems read_config read_table",
         "data": "DataRecord Item",
-        "files": "write_whole",
+        "files": "lock_file replacement write_whole",
         "inference": "Latency count_time",
         "ir": "quiet read_exported_program read_onnx read_torchscript source_modules to_half",
         "isolation": "Worker call check_time_limit run time_left time_limit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from colorsys import hsv_to_rgb
 from typing import TYPE_CHECKING
 
+from enginebay.authors import replacement
 from enginebay.errors import EnginebayError, UsageError
 
 if TYPE_CHECKING:
@@ -44,13 +45,11 @@ def save_image(image: PilImage, path: Path) -> None:
     """Write an image file atomically, in the format of the path's suffix."""
     from PIL import Image
 
-    temporary = path.with_name(f".{path.name}.half")
     try:
-        # With a format: Pillow cannot derive it from the temporary suffix.
-        image.save(temporary, format=Image.registered_extensions()[path.suffix.lower()])
-        temporary.replace(path)
+        with replacement(path) as file:
+            # With a format: Pillow cannot derive it from an open file.
+            image.save(file, format=Image.registered_extensions()[path.suffix.lower()])
     except (OSError, ValueError) as err:
-        temporary.unlink(missing_ok=True)
         raise EnginebayError(f"'{path}' cannot be written: {err}") from err
 
 

@@ -7,9 +7,9 @@ is not replaced, since it may be a mount point or the current directory of a pro
 from __future__ import annotations
 
 import os
-import secrets
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,10 +17,9 @@ import msgspec
 from enginebay.artifact import manifest as manifests
 from enginebay.artifact.manifest import MANIFEST_NAME, MANIFEST_PART, Manifest, RunRecord
 from enginebay.errors import ArtifactError
+from enginebay.files import lock_folder, replacement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from enginebay.artifact.opening import Artifact
     from enginebay.backend import Backend
     from enginebay.inference import Receipt
@@ -58,15 +57,15 @@ def record_run(artifact: Artifact, run: RunRecord) -> None:
         OSError: The manifest file cannot be written; it is unchanged.
     """
     where = artifact.path / MANIFEST_NAME
-    with _lock_folder(artifact) as folder:
+    with lock_folder(artifact.path) as lock:
         # By the folder's descriptor: an artifact that replaces this one now stays untouched.
-        current = manifests.decode_manifest(_read_manifest(folder), where)
+        current = manifests.decode_manifest(_read_manifest(lock.descriptor), where)
         if current.as_made != artifact.manifest.as_made:
             raise ArtifactError(
                 f'"{artifact.path}" was replaced by another artifact after it was opened',
                 hint="verify the artifact again",
             )
-        _replace_manifest(folder, manifests.encode_manifest(add_run(current, run)))
+        _replace_manifest(lock.descriptor, manifests.encode_manifest(add_run(current, run)))
 
 
 def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
@@ -99,19 +98,6 @@ def _is_same_device(old: RunRecord, new: RunRecord) -> bool:
     return old.host == new.host
 
 
-@contextmanager
-def _lock_folder(artifact: Artifact) -> Iterator[int]:
-    import fcntl
-
-    descriptor = os.open(artifact.path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):  # a file system without locks: the last writer wins
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _read_manifest(folder: int) -> bytes:
     with os.fdopen(os.open(MANIFEST_NAME, os.O_RDONLY, dir_fd=folder), "rb") as file:
         return file.read()
@@ -122,20 +108,7 @@ def _replace_manifest(folder: int, data: bytes) -> None:
     for name in os.listdir(folder):
         if MANIFEST_PART.fullmatch(name):
             os.unlink(name, dir_fd=folder)
-    part = f".{MANIFEST_NAME}.{secrets.token_hex(8)}.part"
-    # The new file keeps the permissions of the old one.
-    mode = os.stat(MANIFEST_NAME, dir_fd=folder).st_mode & 0o777
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(part, flags, mode, dir_fd=folder), "wb") as file:
-            file.write(data)
-            # A rename does not flush the content of files.
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, MANIFEST_NAME, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part, dir_fd=folder)
-        raise
+    with replacement(Path(MANIFEST_NAME), folder=folder) as file:
+        file.write(data)
     with suppress(OSError):  # a file system that cannot sync folders
         os.fsync(folder)

@@ -37,6 +37,7 @@ from enginebay.errors import (
     disk_error,
     raise_if_interrupted,
 )
+from enginebay.files import lock_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,16 +255,10 @@ def _create_staging(target: Path, cleanup: ExitStack) -> Path:
 
 def _lock_staging(directory: Path, cleanup: ExitStack) -> bool:
     """Lock a new staging directory; return False if another process removed the directory."""
-    import fcntl
-
     with suppress(FileNotFoundError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        cleanup.callback(os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:
-            return True  # a file system without locks: no process removes directories there
-        return os.path.samestat(os.fstat(descriptor), directory.stat())
+        lock = cleanup.enter_context(lock_folder(directory))
+        # Without locks, no process removes directories.
+        return not lock.is_held or os.path.samestat(os.fstat(lock.descriptor), directory.stat())
     return False
 
 
@@ -277,15 +272,9 @@ def _remove_abandoned_siblings(target: Path) -> None:
 
 def _remove_abandoned(directory: Path) -> None:
     """Remove a staging directory unless a process has locked it."""
-    import fcntl
-
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with suppress(OSError), lock_folder(directory, wait=False) as lock:
+        if lock.is_held:
             shutil.rmtree(directory, ignore_errors=True)
-        finally:
-            os.close(descriptor)
 
 
 def _write_synced(path: Path, data: bytes) -> None:

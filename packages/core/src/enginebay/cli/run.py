@@ -113,15 +113,13 @@ def _check_output(path: Path) -> None:
 def _save_outputs(path: Path, outputs: dict[str, NumpyArray]) -> None:
     """Write the outputs to a .npz file, which ``--input`` can read."""
     from enginebay.errors import EnginebayError
+    from enginebay.files import replacement
     from enginebay.tensors import save_arrays
 
-    # An atomic rename: an interrupted run leaves no partial file.
-    temporary = path.with_name(f".{path.name}.half")
     try:
-        save_arrays(temporary, outputs)
-        temporary.replace(path)
+        with replacement(path) as file:
+            save_arrays(file, outputs)
     except OSError as err:
-        temporary.unlink(missing_ok=True)
         raise EnginebayError(
             f"'{path}' cannot be written: {err.strerror}", hint="choose another --output"
         ) from err

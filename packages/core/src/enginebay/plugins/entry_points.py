@@ -63,8 +63,7 @@ def entry_points() -> list[EntryPoint]:
     entries = list(scan())
     newest = max((int(stamp) for _, stamp in folders), default=0)
     if time.time() - newest / 1e9 > _SETTLED_SECONDS:
-        with suppress(OSError, ValueError):
-            _write(_cache_file(), _encode(folders, entries))
+        _write_cache(folders, entries)
     return entries
 
 
@@ -123,6 +122,18 @@ def _cache_file() -> str:
     return os.path.join(cache_folder(), name)  # noqa: PTH118
 
 
+def _write_cache(folders: Sequence[tuple[str, str]], entries: Sequence[EntryPoint]) -> None:
+    """Write the cache; without a folder that can be written, the metadata is read each time."""
+    # Imported here, since a valid cache is only read.
+    from pathlib import Path
+
+    from enginebay.errors import EnginebayError
+    from enginebay.files import write_whole
+
+    with suppress(OSError, ValueError, EnginebayError):
+        write_whole(Path(_cache_file()), _encode(folders, entries).encode())
+
+
 def _encode(folders: Sequence[tuple[str, str]], entries: Sequence[EntryPoint]) -> str:
     """Return the cache's text: the folders, the files and the entry points, one line for each."""
     files = _stamps(sorted({entry.file for entry in entries if entry.file}))
@@ -144,15 +155,6 @@ def _decode(text: str, folders: Sequence[tuple[str, str]]) -> list[EntryPoint] |
     if stamps != _stamps([path for path, _ in stamps]):
         return None
     return [EntryPoint(*line.split("\t")) for line in entries.split("\n") if line]
-
-
-def _write(file: str, text: str) -> None:
-    # Atomically, since other processes may read or replace the file at the same time.
-    os.makedirs(os.path.dirname(file), exist_ok=True)  # noqa: PTH103, PTH120
-    part = f"{file}.{os.getpid()}"
-    with open(part, "w", encoding="utf-8") as written:  # noqa: PTH123
-        written.write(text)
-    os.replace(part, file)  # noqa: PTH105
 
 
 def _read(distribution: IDistribution, file: str) -> str:

@@ -18,6 +18,7 @@ from enginebay.tensors.arrays import numpy_dtype
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
     from enginebay.tensors.arrays import NumpyArray
 
@@ -62,9 +63,9 @@ def save_samples(path: Path, samples: Iterable[Sample]) -> None:
     save_arrays(path, arrays)
 
 
-def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
+def save_arrays(file: Path | BinaryIO, arrays: Mapping[str, NumpyArray]) -> None:
     """Write an ``.npz`` file; unlike ``numpy.savez``, this also accepts an array named ``file``."""
-    with ZipFile(path, "w") as archive:
+    with ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             # An entry's size is unknown when it is opened, and may exceed 2 GiB.
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:

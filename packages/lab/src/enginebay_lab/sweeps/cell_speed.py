@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.authors import lock_file
 from enginebay.errors import EnginebayError
 from enginebay_lab.measurement.benchmark_artifact import benchmark
 
@@ -41,19 +41,7 @@ def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
 @contextmanager
 def _lock_machine() -> Iterator[None]:
     """In a ``with`` block, hold this machine's lock, so that sweeps measure one after another."""
-    import fcntl
-
-    with suppress(OSError):  # another user's file, which can be read
-        _LOCK.touch()
-    try:
-        # /tmp is writable for every user: a symbolic link at this path must not be followed.
-        descriptor = os.open(_LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:  # no such folder: measure without a lock
+    with ExitStack() as held:
+        with suppress(OSError):  # no such folder: measure without a lock
+            held.enter_context(lock_file(_LOCK))
         yield
-        return
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enginebay.authors import lock_file
 from enginebay.errors import UsageError, check_text
 from enginebay_lab.journal import Journal, similar_file
 from enginebay_lab.sweeps.sweep_rows import ROW_KIND, SweepRow
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 #: The file's name in a sweep's folder.
 ROWS_FILE = "rows.jsonl"
-#: Descriptors of the lock files that this process holds.
-_locks: set[int] = set()
 
 
 class RowsFile(Journal):
@@ -100,33 +98,14 @@ def _make_folder(folder: Path) -> None:
 
 
 def _lock_rows(path: Path, cleanup: ExitStack) -> None:
-    """Lock the result file; the operating system releases the lock of a killed process."""
-    import fcntl
-
-    # A file of its own next to the rows, which are replaced: a lock belongs to an inode.
-    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
-    _locks.add(descriptor)
-    cleanup.callback(_release_locks, descriptor)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A file of its own next to the rows, which are replaced: a lock belongs to an inode.
+        cleanup.enter_context(lock_file(path.with_name(f".{path.name}.lock"), wait=False))
     except BlockingIOError as err:
         raise UsageError(
             f"another sweep writes to '{path}'",
             hint="wait until that sweep has ended, or name a different folder",
         ) from err
-    except OSError:
-        return  # a file system without locks
-
-
-def _release_locks(*descriptors: int) -> None:
-    for descriptor in _locks.intersection(descriptors):
-        _locks.remove(descriptor)
-        os.close(descriptor)
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, where importing this must not fail
-    # The locks are the parent's: a pool's forked workers may live longer than the parent does.
-    os.register_at_fork(after_in_child=lambda: _release_locks(*_locks))
 
 
 def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
