@@ -29,7 +29,6 @@ from enginebay.errors import (
     EnginebayError,
     ModelError,
     ModelSourceError,
-    NotVerifiedError,
     UsageError,
 )
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
@@ -129,6 +128,8 @@ def compare(
     runnable: list[str] = []
     for pair in combinations:
         start = time.perf_counter()
+        precision = pair.precision or default_precision(pair.backend, params)
+        row = ComparisonRow(backend=pair.backend, precision=precision, verdict="failed")
         try:
             # Each artifact records the call of compare, not of deploy.
             with steps(pair.label) as set_detail, typed(command):
@@ -147,11 +148,11 @@ def compare(
         except (ModelError, ModelSourceError, BackendNotFoundError):
             raise  # the other rows would fail in the same way
         except EnginebayError as err:
-            row = _build_failed_row(pair, err, params)
+            row = row.with_error(err)
             if isinstance(err, UsageError | BackendUnavailableError):
                 refusals.append(err)
         else:
-            row = _build_row(pair, deployment)
+            row = row.with_deployment(deployment)
             if not deployment.is_elsewhere:  # an engine for another machine cannot be measured
                 runnable.append(str(deployment.artifact.path))
         row = msgspec.structs.replace(row, seconds=time.perf_counter() - start)
@@ -247,45 +248,13 @@ def _add_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
     )
 
 
-def _build_failed_row(
-    pair: Combination, err: EnginebayError, params: Mapping[str, object]
-) -> ComparisonRow:
-    row = ComparisonRow(
-        backend=pair.backend,
-        precision=pair.precision or _default_precision(pair.backend, params),
-        verdict="failed",
-        reason=str(err),
-    )
-    if isinstance(err, NotVerifiedError):
-        return msgspec.structs.replace(row, verdict=err.verdict.verdict, verification=err.verdict)
-    return msgspec.structs.replace(row, hint=err.hint or "")
-
-
-def _default_precision(name: str, params: Mapping[str, object]) -> str:
+def default_precision(name: str, params: Mapping[str, object]) -> str:
     """Return a backend's default precision; an empty string if it has none or cannot be used."""
     try:
         backend = eb.get_backend(name)
         return str(getattr(backend.params_from(own_params(backend, params)), "precision", ""))
     except EnginebayError:
         return ""
-
-
-def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
-    verification, artifact = deployment.verification, deployment.artifact
-    manifest, notes = artifact.manifest, deployment.notes
-    if deployment.is_elsewhere:
-        notes = (*notes, f"not measured: the engine is built for {manifest.built_for}")
-    return ComparisonRow(
-        backend=pair.backend,
-        # From the manifest: without a requested precision, the backend's default was used.
-        precision=str(manifest.params.get("precision", pair.precision)),
-        verdict=verification.verdict,
-        reason="" if verification.verdict == "verified" else verification.summary(),
-        verification=verification,
-        artifact=str(artifact.path),
-        size=sum(file.size for file in manifest.files),
-        notes=(*notes, *verification.fallbacks),
-    )
 
 
 def _measure_speeds(

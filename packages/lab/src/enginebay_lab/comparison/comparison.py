@@ -18,14 +18,18 @@ from enginebay.commands import (
     human_size,
     short_path,
 )
+from enginebay.errors import NotVerifiedError
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.measurement.statistics import select_fastest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
+    from enginebay import Deployment
     from enginebay.commands import Block
+    from enginebay.errors import EnginebayError
 
 #: The name of the file with the result in the comparison's folder.
 ROWS_FILE = "comparison.json"
@@ -78,6 +82,34 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         outputs = self.verification.outputs if self.verification else ()
         errors = (output.max_abs_error for output in outputs)
         return max((error for error in errors if error is not None), default=None)
+
+    def with_deployment(self, deployment: Deployment) -> Self:
+        """Return the row with the verdict and the artifact of a deployment."""
+        verification, artifact = deployment.verification, deployment.artifact
+        manifest, notes = artifact.manifest, deployment.notes
+        if deployment.is_elsewhere:
+            notes = (*notes, f"not measured: the engine is built for {manifest.built_for}")
+        return msgspec.structs.replace(
+            self,
+            # Without a requested precision, the backend's default was used.
+            precision=str(manifest.params.get("precision", self.precision)),
+            verdict=verification.verdict,
+            reason="" if verification.verdict == "verified" else verification.summary(),
+            verification=verification,
+            artifact=str(artifact.path),
+            size=sum(file.size for file in manifest.files),
+            notes=(*notes, *verification.fallbacks),
+        )
+
+    def with_error(self, err: EnginebayError) -> Self:
+        """Return the row with the reason of a failed deployment."""
+        row = msgspec.structs.replace(self, verdict="failed", reason=str(err))
+        if isinstance(err, NotVerifiedError):
+            verification = err.verdict
+            return msgspec.structs.replace(
+                row, verdict=verification.verdict, verification=verification
+            )
+        return msgspec.structs.replace(row, hint=err.hint or "")
 
 
 class Comparison(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,19 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay import DataSet, ExportOptions, VerifyOptions, get_backend, open_artifact
-from enginebay.authors import call, find_model, fixed_seed, parse_inputs, shapes_of
+from enginebay import DataSet, ExportOptions, VerifyOptions, deploy, get_backend
+from enginebay.authors import find_model, fixed_seed, parse_inputs, shapes_of
 from enginebay.commands import typed
 from enginebay.environment import Tier
-from enginebay.errors import (
-    BackendUnavailableError,
-    EnginebayError,
-    ModelError,
-    ModelSourceError,
-    names_full_disk,
-    one_line,
-)
-from enginebay_lab.comparison.compare_backends import compare
+from enginebay.errors import BackendUnavailableError, EnginebayError, one_line
+from enginebay_lab.comparison.compare_backends import default_precision
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import this_machine
@@ -45,7 +39,6 @@ from enginebay_lab.sweeps.faults import (
     lost_row,
     rename_artifact,
 )
-from enginebay_lab.sweeps.process_state import is_first_cell, restored_process
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
@@ -71,43 +64,16 @@ def run_cell(data: bytes) -> bytes:
         The reply for :func:`~enginebay_lab.sweeps.worker_replies.receive_row`.
     """
     job = msgspec.msgpack.decode(data, type=CellJob)
-    is_fresh = is_first_cell()
     try:
-        return _run_here(job, is_fresh=is_fresh)
-    except (ModelSourceError, ModelError):
-        return _run_in_fresh_process(job)
-
-
-def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
-    """Run one sweep cell in this process, and return the encoded result row.
-
-    Raises:
-        ModelSourceError: The model's code failed, and this process has run other cells.
-        ModelError: The model's forward failed, and this process has run other cells.
-    """
-    try:
-        with (
-            _make_cell_folder(job) as (folder, is_shared),
-            restored_process(_code_folders(job)),
-        ):
+        with _make_cell_folder(job) as (folder, is_shared):
             with suppress(OSError):  # a missing folder makes the files in it missing, a fault
                 os.chdir(job.cell.folder)
-            row = _make_row(job, folder, is_fresh=is_fresh)
+            row = _make_row(job, folder)
             if row.artifact is None:
                 shutil.rmtree(folder, ignore_errors=True)
             return _encode_row(job, row, is_shared=is_shared)
     except OSError as err:  # the folder could not be made, or was removed
         return encode_message(disk_fault_row(_start_row(job), host_name(), err))
-
-
-def _run_in_fresh_process(job: CellJob) -> bytes:
-    # The model may have failed because of an earlier cell: torch.library.Library("mine", "DEF") can
-    # run once in a process, and a model's code may have changed torch itself.
-    function, limit = f"{__name__}:{run_cell.__name__}", job.cell.timeout
-    try:
-        return call(function, encode_message(job), timeout=limit, result_type=bytes)
-    except EnginebayError as err:  # it crashed, or took too long
-        return encode_message(_failed_row(_start_row(job), err))
 
 
 @contextmanager
@@ -140,13 +106,8 @@ def _start_row(job: CellJob) -> SweepRow:
     )
 
 
-def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
-    """Run one sweep cell, and return its result row, which also records errors.
-
-    Raises:
-        ModelSourceError: The model's code failed, and this process has run other cells.
-        ModelError: The model's forward failed, and this process has run other cells.
-    """
+def _make_row(job: CellJob, folder: Path) -> SweepRow:
+    """Run one sweep cell, and return its result row, which also records errors."""
     row = _start_row(job)
     try:
         row = _add_environment(row)
@@ -162,9 +123,7 @@ def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
             return _add_metrics(row, job, model)
     except CellLostError as err:
         return lost_row(row, err.fault, str(err), err.hint or "")
-    except Exception as err:  # any error is the cell's reason
-        if not is_fresh and isinstance(err, ModelSourceError | ModelError) and err.__cause__:
-            raise  # the model's code raised; without a cause it was not even run
+    except Exception as err:  # noqa: BLE001  # any error is the cell's reason
         return _failed_row(row, err)
 
 
@@ -172,7 +131,7 @@ def _failed_row(row: SweepRow, err: Exception) -> SweepRow:
     if is_disk_error(err):
         return disk_fault_row(row, row.host, err)
     if isinstance(err, EnginebayError):
-        return _replace(row, verdict="failed", reason=str(err), hint=err.hint or "")
+        return row.with_error(err)
     return _replace(row, verdict="failed", reason=one_line(err))
 
 
@@ -210,11 +169,6 @@ def _check_usable(row: SweepRow, params: Mapping[str, object]) -> None:
         raise CellLostError("backend", message, hint=problem.fix)
 
 
-def _code_folders(job: CellJob) -> set[Path]:
-    paths = (path for files in job.files.values() for path in files)
-    return {Path(job.cell.folder), *(Path(path).parent for path in paths)}
-
-
 def _input_shapes(cell: Cell) -> Shapes:
     """Return the input shapes in a sweep cell's backend parameters, else in its example inputs."""
     with suppress(EnginebayError):  # deploying reports wrong parameters
@@ -238,30 +192,36 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
     """Deploy the model, and return the row with the verdict and the artifact.
 
     Raises:
-        EnginebayError: The model or an option is wrong, or the disk is full.
+        EnginebayError: The disk is full.
     """
-    cell = job.cell
-    with typed(job.command):
-        (compared,) = compare(
-            model,
-            parse_inputs(cell.inputs) or None,
-            work_dir=folder,
-            backends=[cell.backend],
-            precisions=[cell.precision] if cell.precision else (),
-            params=cell.params,
-            seconds=0,  # measure_speed() measures later, under the machine's lock
-            config=job.config,
-            data=_data_set(job),
-            export=ExportOptions(**_cell_options(cell, ExportOptions)),
-            verify=VerifyOptions(**_cell_options(cell, VerifyOptions)),
-        ).rows
-    if compared.verdict == "failed" and names_full_disk(compared.reason):
-        raise EnginebayError(compared.reason)  # a fault of this machine, not of the cell
-    row = _replace(row, **msgspec.structs.asdict(compared))
-    if row.artifact is None:
-        return row
-    artifact = open_artifact(row.artifact)
-    return _replace(row, receipt=artifact.manifest.receipt, digest=artifact.digest)
+    cell, start = job.cell, time.perf_counter()
+    try:
+        with typed(job.command):
+            deployment = deploy(
+                model,
+                parse_inputs(cell.inputs) or None,
+                backend=cell.backend,
+                precision=cell.precision or None,
+                params=cell.params,
+                work_dir=folder / cell.backend,
+                config=job.config,
+                data=_data_set(job),
+                export=ExportOptions(**_cell_options(cell, ExportOptions)),
+                verify=VerifyOptions(**_cell_options(cell, VerifyOptions)),
+            )
+    except EnginebayError as err:
+        if is_disk_error(err):
+            raise
+        precision = cell.precision or default_precision(cell.backend, cell.params)
+        row = _replace(row.with_error(err), precision=precision)
+    else:
+        artifact = deployment.artifact
+        row = _replace(
+            row.with_deployment(deployment),
+            receipt=artifact.manifest.receipt,
+            digest=artifact.digest,
+        )
+    return _replace(row, seconds=time.perf_counter() - start)
 
 
 def _add_metrics(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
