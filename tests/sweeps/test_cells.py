@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-import torch
 from tests.sweeps.cells import NET, cell_of, reply_from_elsewhere, swept
 
 import enginebay as eb
@@ -66,7 +65,7 @@ def test_artifact_is_removed_without_an_output_folder(net) -> None:
         (cell_of("net.py:build", precision="fp3"), "fp3"),
         (
             cell_of("net.py:build", params={"colour": 1}),
-            "unknown parameter 'colour' for onnxruntime",
+            "OnnxruntimeParams got 'colour', which is not one of its fields: work_dir, ",
         ),
         (cell_of("net.py:build", inputs=("input=1xx",)), "input=1xx"),
         (cell_of("net.py:build", data="no.npz"), "no data set 'no.npz'"),
@@ -88,58 +87,6 @@ def test_output_unreachable_for_the_worker_is_noted(net, tmp_path) -> None:
         f"the artifact was not saved: {row.host} cannot write to '{output}'; name an --output on a "
         "file system that all workers share"
     )
-
-
-def test_each_model_imports_modules_of_its_own_folder(net, tmp_path, monkeypatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)  # as for a script in this folder
-    for name, factor in (("a", 1), ("b", 2)):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "net.py").write_text(
-            "import torch, os\nfrom layers.scale import FACTOR\n"
-            "torch.set_default_dtype(torch.float64)\nos.chdir('/')\n"
-            "class Net(torch.nn.Module):\n"
-            "    def forward(self, x):\n        return x * FACTOR\n"
-            "def build():\n    return Net(), torch.ones(1, dtype=torch.float32)\n"
-        )
-        (folder / "layers").mkdir()
-        (folder / "layers" / "scale.py").write_text(f"FACTOR = {factor}")
-    for name, factor in (("a", 1), ("b", 2)):
-        row = swept(cell_of(f"{name}/net.py:build"), tmp_path / "out")
-        assert (row.verdict, row.reason) == ("verified", "")
-        assert row.artifact
-        with eb.load(row.artifact) as loaded:
-            (found,) = loaded({"x": np.ones(1, np.float32)}).values()
-        assert found == factor
-        assert torch.get_default_dtype() is torch.float32
-        assert Path.cwd() == tmp_path
-
-
-_ONCE = """
-import torch
-
-library = torch.library.Library("enginebay_once", "DEF")
-library.define("twice(Tensor x) -> Tensor")
-library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
-
-
-class Twice(torch.nn.Module):
-    def forward(self, x):
-        return torch.ops.enginebay_once.twice(x)
-
-
-def build():
-    return Twice(), torch.ones(1)
-"""
-
-
-def test_model_that_registers_an_operator_runs_twice(net, tmp_path) -> None:
-    (tmp_path / "once.py").write_text(_ONCE)
-    np.savez(tmp_path / "data.npz", x=np.ones((2, 1), np.float32))
-    cell = cell_of("once.py:build", data="data.npz", metrics=("cosine",), probes=0)
-    for _ in range(2):
-        row = swept(cell, tmp_path / "out")
-        assert (row.verdict, row.reason, row.metrics[0].error) == ("verified", "", "")
 
 
 def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
@@ -218,4 +165,3 @@ def test_relative_paths_are_resolved_in_the_cell_folder(net, tmp_path, model) ->
     assert row.max_drop == 0.5
     command = eb.open_artifact(row.artifact).manifest.command
     assert command.startswith(f"cd {shlex.quote(str(folder))} && enginebay deploy {model} ")
-    assert Path.cwd() == tmp_path

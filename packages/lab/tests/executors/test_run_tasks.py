@@ -141,14 +141,16 @@ def test_a_child_is_reused_unless_it_uses_too_much_memory() -> None:
     before = _children()
     with local_executor(1) as executor:
         tasks = [
-            _task("a", "pid"),
-            _task("b", "pid"),
-            _task("c", "large", str(child_pool.MAX_CHILD_BYTES).encode()),
+            _task("a", "large", b"1"),
+            _task("b", "large", str(child_pool.MAX_CHILD_BYTES).encode()),
+            _task("c", "large", b"1"),
             _task("d", "pid"),
+            _task("e", "pid"),
         ]
         found = _by_key(run_tasks(tasks, executor))
-    pids = [found[key].value for key in "abcd"]
-    assert pids[0] == pids[1] == pids[2] != pids[3]
+    pids = [found[key].value for key in "abcde"]
+    assert pids[0] == pids[1] != pids[2]
+    assert pids[2] != pids[3] == pids[4]  # a child runs one function
     assert not _children() - before
 
 

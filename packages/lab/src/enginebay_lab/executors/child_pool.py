@@ -29,30 +29,27 @@ IDLE_SECONDS = 30.0
 MAX_CHILD_BYTES = 2 << 30
 
 
-def serve_calls(folder: str) -> Callable[[bytes], bytes]:
-    """Set this process's folder for temporary files, and return a function that runs calls.
+def serve_calls(folder: str, function: str) -> Callable[[bytes], bytes]:
+    """Set this process's folder for temporary files, and return a handler that calls a function.
 
-    The function takes and returns MessagePack; the reply also has the memory of the process.
+    The handler returns MessagePack: the function's result, and the memory of the process.
 
     Args:
         folder: The folder for temporary files of this process and of the processes that it starts.
+        function: ``module:qualname`` of a function that takes bytes and returns bytes.
     """
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = None  # makes tempfile read TMPDIR again
     # The files of models that crash are left over.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
-    def handle_call(message: bytes) -> bytes:
-        target, data = msgspec.msgpack.decode(message, type=tuple[str, bytes])
-        module, _, name = target.partition(":")
-        function: Callable[[bytes], bytes] = attrgetter(name)(import_module(module))
-        return msgspec.msgpack.encode((function(data), resident_memory()))
-
-    return handle_call
+    module, _, name = function.partition(":")
+    call: Callable[[bytes], bytes] = attrgetter(name)(import_module(module))
+    return lambda data: msgspec.msgpack.encode((call(data), resident_memory()))
 
 
 def call_in_child(function: str, data: bytes, limit: float) -> bytes:
-    """Call a function in a child process, and return the result; later calls reuse the child.
+    """Call a function in a child process; later calls of the same function reuse the child.
 
     Args:
         function: ``module:qualname`` of a function that takes bytes and returns bytes.
@@ -65,9 +62,9 @@ def call_in_child(function: str, data: bytes, limit: float) -> bytes:
         EnginebayError: The function raised an exception.
     """
     end = time.monotonic() + limit
-    child = _take_child()
+    child = _take_child(function)
     try:
-        value, memory = child.call_function(function, data, end)
+        value, memory = child.call_function(data, end)
     except BaseException:
         child.close()  # its next reply would be the answer to this call
         raise
@@ -87,15 +84,16 @@ def end_children() -> None:
 
 
 class _Child:
-    """A child process, with a timer that ends the process after a long idle time."""
+    """A child process for calls of one function, which ends after a long idle time."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: str) -> None:
+        self.function = function
         self._folder = tempfile.mkdtemp(prefix="enginebay-task-")
-        self._worker = Worker("the task", FUNCTION, self._folder)
+        self._worker = Worker("the task", FUNCTION, self._folder, function)
         self._is_new = True
         self._timer: threading.Timer | None = None
 
-    def call_function(self, function: str, data: bytes, end: float) -> tuple[bytes, int | None]:
+    def call_function(self, data: bytes, end: float) -> tuple[bytes, int | None]:
         """Call a function in the child; return the result, and the child's memory in bytes.
 
         ``end`` is the time limit, as a value of ``time.monotonic()``.
@@ -105,7 +103,7 @@ class _Child:
         if self._is_new:
             self._receive_reply(end)  # the first message reports that the child is ready
             self._is_new = False
-        self._worker.send(msgspec.msgpack.encode((function, data)))
+        self._worker.send(data)
         return msgspec.msgpack.decode(self._receive_reply(end), type=tuple[bytes, int | None])
 
     def _receive_reply(self, end: float) -> bytes:
@@ -140,11 +138,13 @@ class _Child:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _take_child() -> _Child:
-    """Return an idle child, or start a new one."""
+def _take_child(function: str) -> _Child:
+    """Return an idle child that has called the function before, or start a new one."""
     with _lock:
-        child = _waiting.pop() if _waiting else None
-    child = child or _Child()  # outside the lock, because a new process takes long to start
+        child = next((child for child in _waiting if child.function == function), None)
+        if child is not None:
+            _waiting.remove(child)
+    child = child or _Child(function)  # outside the lock, because a new process takes long to start
     with _lock:
         _working.add(child)
     return child

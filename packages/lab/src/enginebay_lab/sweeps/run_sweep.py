@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from enginebay_lab.sweeps.cells import Cell
 
 #: The function that runs a cell, in a child process of a worker.
-FUNCTION = "enginebay_lab.sweeps.cell_task:run_cell"
+FUNCTION = "enginebay_lab.sweeps.cell_process:run_in_new_process"
 
 
 def sweep(
