@@ -14,7 +14,7 @@ import pytest
 import enginebay as eb
 import enginebay_testing
 from enginebay import authors
-from enginebay.plugins.discovery import KNOWN_DISTRIBUTIONS
+from enginebay.plugins import known_packages
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -83,16 +83,13 @@ def test_public_name_on_windows_raises_the_same_error() -> None:
     ]
 
 
-def test_core_names_no_engine_in_its_logic() -> None:
-    # The table of known distributions, and the default where several are installed.
-    allowed = {"plugins/discovery.py", "backend/backend.py"}
+def test_core_names_engines_only_in_its_table_of_known_packages() -> None:
     pattern = re.compile(r"onnx_?runtime|openvino|ncnn|tensorrt", re.IGNORECASE)
     found = []
     for path in SOURCE.rglob("*.py"):
         name = path.relative_to(SOURCE).as_posix()
         code = re.sub(r'"""[\s\S]*?"""|#.*', "", path.read_text())
-        hint = "enginebay-onnxruntime"  # the package to install if no backend is installed
-        if name not in allowed and pattern.search(code.replace(hint, "")):
+        if pattern.search(code):
             found.append(name)
     assert found == []
 
@@ -101,7 +98,7 @@ def test_extras_install_a_single_engine_or_all() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     for name in ("onnxruntime", "openvino", "ncnn"):
-        assert extras[name] == ["enginebay[export]", KNOWN_DISTRIBUTIONS[name].strip("'")]
+        assert extras[name] == ["enginebay[export]", known_packages("backends")[name].strip("'")]
         assert name in extras["all"][0]
     # Every extra except those for plugin authors, and TensorRT's, which needs CUDA.
     every = set(re.findall(r"\w+", " ".join(extras["all"])))

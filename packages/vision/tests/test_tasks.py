@@ -10,7 +10,7 @@ import pytest
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors import read_task
-from enginebay.plugins import KNOWN_TASKS
+from enginebay.plugins import known_packages
 from enginebay.tasks import record_task
 from enginebay_vision import plugin
 
@@ -75,7 +75,7 @@ def test_a_task_is_read_from_a_file(tmp_path: Path) -> None:
 
 def test_core_knows_every_kind_of_task() -> None:
     """It names the package for each kind if this package is not installed."""
-    assert set(plugin.tasks()) == set(KNOWN_TASKS)
+    assert set(plugin.tasks()) == set(known_packages("tasks"))
 
 
 BAD: list[tuple[Any, str]] = [

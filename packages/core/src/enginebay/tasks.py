@@ -21,7 +21,7 @@ from enginebay.errors import (
     nearest,
 )
 from enginebay.hooks import Task
-from enginebay.plugins import KNOWN_TASKS, contributed, errors_named
+from enginebay.plugins import contributed, errors_named, known_packages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,9 +122,10 @@ def _read_file(path: Path) -> Mapping[str, object]:
 
 def _unknown_kind(kind: str, kinds: Mapping[str, object], origin: str) -> EnginebayError:
     message = f"{origin} is of the kind '{kind}', which no installed plugin declares"
-    close = nearest(kind, {*kinds, *KNOWN_TASKS})
+    packages = known_packages("tasks")
+    close = nearest(kind, {*kinds, *packages})
     if close and close != kind:
         return UsageError(message, hint=f"did you mean '{close}'?")
-    known = KNOWN_TASKS.get(kind)
+    known = packages.get(kind)
     how = f"pip install {known}" if known else "install the plugin that declares this kind"
     return MissingDependencyError(message, hint=how)

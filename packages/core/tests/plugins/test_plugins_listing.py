@@ -301,14 +301,13 @@ def test_core_never_uses_the_discovery_of_pluggy() -> None:
     assert not [path for path in source.rglob("*.py") if "load_setuptools" in path.read_text()]
 
 
-def test_only_discovery_names_the_known_distributions() -> None:
+def test_only_one_data_file_names_the_known_distributions() -> None:
     import enginebay.plugins.discovery as home
 
-    source = Path(home.__file__).parent.parent
-    naming = [path.name for path in source.rglob("*.py") if "tensorrt" in path.read_text().lower()]
-    assert naming == ["discovery.py"]
-    # The names of two backends and their distribution, and an abbreviation.
-    assert Path(home.__file__).read_text().count("tensorrt") == 5
+    plugins = Path(home.__file__).parent
+    files = [*plugins.parent.rglob("*.py"), *plugins.parent.rglob("*.toml")]
+    naming = [path for path in files if "tensorrt" in path.read_text().lower()]
+    assert naming == [plugins / "known.toml"]
 
 
 @pytest.fixture

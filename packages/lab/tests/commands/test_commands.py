@@ -18,7 +18,7 @@ import enginebay_lab as lab
 from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import import_command, installed_commands
 from enginebay.errors import ArtifactError, BackendUnavailableError
-from enginebay.plugins import KNOWN_COMMANDS
+from enginebay.plugins import known_packages
 from enginebay_testing import CommandConformance
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from packages.core.tests.cli.conftest import Run
 
 DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
-OURS = sorted(KNOWN_COMMANDS)
+OURS = sorted(known_packages("commands"))
 
 
 def test_core_lists_the_commands_by_their_distribution(cli: Run) -> None:

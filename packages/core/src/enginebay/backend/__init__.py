@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enginebay.backend.backend import (
-    DEFAULT_BACKEND,
     Backend,
     default_backend,
     get_backend,
@@ -14,7 +13,6 @@ from enginebay.backend.layer_times import time_layers, times_layers
 from enginebay.backend.node_selection import kept_nodes
 
 __all__ = [
-    "DEFAULT_BACKEND",
     "Backend",
     "default_backend",
     "get_backend",

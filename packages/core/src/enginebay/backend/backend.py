@@ -48,16 +48,13 @@ if TYPE_CHECKING:
 #: Returns ``ConvertRequest.lower`` for a backend's name and the kind of an IR.
 LowerFor: TypeAlias = "Callable[[str, IRKind], Lower]"
 
-#: The default backend if none or several are installed.
-DEFAULT_BACKEND = "onnxruntime"
-
 
 def default_backend() -> str:
     """Return the name of the installed backend if there is only one; otherwise ``onnxruntime``."""
-    from enginebay.plugins import installed_backends
+    from enginebay.plugins import installed_backends, preferred_backend
 
     usable = installed_backends()
-    return usable[0] if len(usable) == 1 else DEFAULT_BACKEND
+    return usable[0] if len(usable) == 1 else preferred_backend()
 
 
 def get_backend(name: str) -> Backend:

@@ -6,7 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from enginebay.cli.installed_commands import installed_commands
-from enginebay.cli.output import NONE_INSTALLED, print_json, print_message, print_table, styled
+from enginebay.cli.output import (
+    print_json,
+    print_message,
+    print_none_installed,
+    print_table,
+    styled,
+)
 from enginebay.plugins import list_backends, list_plugins
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ def run(args: Namespace) -> int:
         )
         return 0
     if not backends:
-        print_message(NONE_INSTALLED)
+        print_none_installed()
     for title, statuses in (("NAME", backends), ("PLUGIN", plugins), ("COMMAND", commands)):
         if statuses:
             print_table(

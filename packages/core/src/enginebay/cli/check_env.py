@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import add_backend_flags
 from enginebay.cli.output import (
-    NONE_INSTALLED,
     print_json,
     print_labelled,
-    print_message,
+    print_none_installed,
     stdout_on_stderr,
     styled,
 )
@@ -65,7 +64,7 @@ def run(args: Namespace) -> int:
 
     names = args.names or [status.name for status in list_backends()]
     if not names:
-        print_message(NONE_INSTALLED)
+        print_none_installed()
     with stdout_on_stderr():
         results = [_check_backend(name, args) for name in dict.fromkeys(names)]
     if args.json:

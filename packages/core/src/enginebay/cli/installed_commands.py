@@ -78,16 +78,16 @@ def import_command(name: str) -> ModuleType:
             return load_command(status)
     # Not at the top: only an unknown name needs them.
     from enginebay.errors import MissingDependencyError, UsageError, nearest
-    from enginebay.plugins import KNOWN_COMMANDS
+    from enginebay.plugins import known_packages
 
-    if name in KNOWN_COMMANDS:
-        distribution = KNOWN_COMMANDS[name]
+    packages = known_packages("commands")
+    if distribution := packages.get(name):
         raise MissingDependencyError(
             f"'enginebay {name}' is a command of {distribution}, which is not installed",
             hint=f"pip install {distribution}",
         )
     known = all_commands()
-    close = nearest(name, [*known, *KNOWN_COMMANDS])
+    close = nearest(name, [*known, *packages])
     raise UsageError(
         f"'{name}' is not a command; available: {', '.join(known)}",
         hint=f"did you mean 'enginebay {close}'?" if close else "enginebay -h",

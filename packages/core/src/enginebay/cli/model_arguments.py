@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def add_model(parser: ArgumentParser) -> None:
     """Add the flags for the model, the weights, the inputs and the data set."""
-    from enginebay.backend import DEFAULT_BACKEND
+    from enginebay.plugins import preferred_backend
 
     add_model_name(parser)
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_model(parser: ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help=f"the backend (default: the backend in the config, else the only installed "
-        f"backend, else {DEFAULT_BACKEND})",
+        f"backend, else {preferred_backend()})",
     )
     parser.add_argument(
         "--config",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from enginebay.display import Block
 
-#: The message if a command requires a backend and none is installed.
-NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'"
 #: Fields that users copy into a shell: they must not be wrapped.
 _COPIED = ("command",)
 #: Characters of a digest that are shown on a narrow terminal.
@@ -50,6 +48,14 @@ def print_json(document: Mapping[str, object]) -> None:
     import json
 
     sys.stdout.write(json.dumps({"schema": SCHEMA, **document}, indent=2) + "\n")
+
+
+def print_none_installed() -> None:
+    """Print the message for a command that requires a backend if none is installed."""
+    from enginebay.plugins import known_packages, preferred_backend
+
+    package = known_packages("backends")[preferred_backend()]
+    print_message(f"No backend is installed. hint: pip install {package}")
 
 
 def print_message(text: str) -> None:

@@ -46,9 +46,9 @@ class Parser(ArgumentParser):
     @property
     def examples(self) -> list[str]:
         """The example command lines, with the default backend in place of ``{backend}``."""
-        from enginebay.backend import DEFAULT_BACKEND
+        from enginebay.plugins import preferred_backend
 
-        return [line.replace("{backend}", DEFAULT_BACKEND) for line in self._examples]
+        return [line.replace("{backend}", preferred_backend()) for line in self._examples]
 
     def format_help(self) -> str:
         """Return the help, followed by the examples."""

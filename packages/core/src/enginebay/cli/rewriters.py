@@ -14,14 +14,14 @@ EXAMPLES = ("enginebay rewriters", "enginebay rewriters --backend {backend} --ir
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    from enginebay.backend import DEFAULT_BACKEND
     from enginebay.config import ExportOptions
+    from enginebay.plugins import preferred_backend
 
     parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--rewriters FILE:ATTR] [--json]"
     parser.add_argument(
         "--backend",
         metavar="NAME",
-        help=f"the backend (default: the only installed backend, else {DEFAULT_BACKEND})",
+        help=f"the backend (default: the only installed backend, else {preferred_backend()})",
     )
     ExportOptions.add_arguments(parser, only=("ir", "rewriters"))
 

@@ -10,7 +10,7 @@ from enginebay.comparators.comparator import Comparator
 from enginebay.errors import MissingDependencyError, UsageError, check_text, nearest
 from enginebay.hooks import ComparatorRequest
 from enginebay.models import named_object
-from enginebay.plugins import KNOWN_COMPARATORS, contributed, errors_named
+from enginebay.plugins import contributed, errors_named, known_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +74,7 @@ def recorded_comparators(
             must not make Enginebay run such code.
         MissingDependencyError: A comparator's plugin is not installed.
     """
-    known = {*_known_comparators(), *KNOWN_COMPARATORS}
+    known = {*_known_comparators(), *known_packages("comparators")}
     for outputs, name in recorded:
         if name.partition(":")[0] not in known:
             raise UsageError(
@@ -121,12 +121,13 @@ def _resolve_text(text: str) -> tuple[str, object]:
     if build := known.get(scheme):
         request = ComparatorRequest(argument=argument)
         return text, _call_builder(text, lambda: build(request))
-    if scheme in KNOWN_COMPARATORS:
+    packages = known_packages("comparators")
+    if scheme in packages:
         raise MissingDependencyError(
             f"no installed plugin has the comparator '{scheme}'",
-            hint=f"pip install {KNOWN_COMPARATORS[scheme]}",
+            hint=f"pip install {packages[scheme]}",
         )
-    close = nearest(scheme, {*known, *KNOWN_COMPARATORS})
+    close = nearest(scheme, {*known, *packages})
     # top_k:5 is a misspelt name, not a module.
     if not argument or (close and not set("./") & set(scheme)):
         raise UsageError(

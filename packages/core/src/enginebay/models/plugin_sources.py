@@ -13,7 +13,7 @@ from enginebay.hooks import ModelRequest
 from enginebay.models.named_weights import name_weights, split_weights
 from enginebay.models.sources import is_file, load_model
 from enginebay.models.weights import describe_weights, load_weights
-from enginebay.plugins import KNOWN_MODEL_SOURCES, OTHER_WORDS, contributed
+from enginebay.plugins import contributed, known_packages, usual_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,13 +82,14 @@ def _load_without_plugin(name: str, scheme: str) -> ModelSource:
     try:
         return load_model(name)
     except ModelSourceError as err:
-        if other := OTHER_WORDS.get(scheme):
+        known = known_packages("model_sources")
+        if other := usual_name(scheme):
             err.hint = f"did you mean '{other}:{name.partition(':')[2]}'?"
         elif _is_library_name(name):
             # Not OpenMMLab's, whose models are named by configs.
-            sources = (f"{source}:{name}" for source in KNOWN_MODEL_SOURCES if source[:2] != "mm")
+            sources = (f"{source}:{name}" for source in known if source[:2] != "mm")
             err.hint = f"write the name of the library before the model: {', '.join(sources)}"
-        if scheme not in KNOWN_MODEL_SOURCES:
+        if scheme not in known:
             raise
         raise ModelSourceError(
             f"'{name}' is a model of {scheme}, but no installed plugin provides this model source",
@@ -110,7 +111,7 @@ def _is_library_name(name: str) -> bool:
 
 def _how_to_install(scheme: str) -> str:
     # Only known packages: another name may not exist, or be a stranger's package.
-    known = KNOWN_MODEL_SOURCES.get(scheme)
+    known = known_packages("model_sources").get(scheme)
     return f"pip install {known}" if known else "install the package of the model source"
 
 

@@ -13,7 +13,7 @@ from enginebay.models.named_weights import split_weights
 from enginebay.models.plugin_sources import names_codebase
 from enginebay.models.python_source import missing_attribute, missing_file, missing_module
 from enginebay.models.sources import is_file, is_weights, unreadable
-from enginebay.plugins import KNOWN_MODEL_SOURCES, contributed
+from enginebay.plugins import contributed, known_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
     left, colon, attribute = text.rpartition(":")
     if not (left and colon and attribute):
         raise unreadable(text)
-    schemes = {*contributed("model_sources"), *KNOWN_MODEL_SOURCES}
+    schemes = {*contributed("model_sources"), *known_packages("model_sources")}
     if text.partition(":")[0] in schemes:
         return
     if left.endswith(".py") or "/" in left:

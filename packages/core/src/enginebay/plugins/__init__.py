@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING
 
 from enginebay.lazy import lazy_names
 from enginebay.plugins.discovery import (
-    KNOWN_COMMANDS as KNOWN_COMMANDS,
-    KNOWN_COMPARATORS as KNOWN_COMPARATORS,
-    KNOWN_DISTRIBUTIONS as KNOWN_DISTRIBUTIONS,
-    KNOWN_MODEL_SOURCES as KNOWN_MODEL_SOURCES,
-    KNOWN_TASKS as KNOWN_TASKS,
-    OTHER_WORDS as OTHER_WORDS,
     BackendStatus as BackendStatus,
     installed_backends as installed_backends,
     list_backends as list_backends,
@@ -31,6 +25,11 @@ from enginebay.plugins.entry_points import (
 
 # These modules import pluggy and msgspec, which would cost every ``enginebay backends`` 60 ms.
 if TYPE_CHECKING:
+    from enginebay.plugins.known import (
+        known_packages as known_packages,
+        preferred_backend as preferred_backend,
+        usual_name as usual_name,
+    )
     from enginebay.plugins.loading import (
         LoadedPlugin as LoadedPlugin,
         PluginTeam as PluginTeam,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "plugins.known": "known_packages preferred_backend usual_name",
         "plugins.loading": (
             "LoadedPlugin PluginTeam PluginWarning contributed errors_named load_backend "
             "load_command load_plugins reset wrong_result"
@@ -61,12 +61,6 @@ __getattr__, __dir__, __all__ = lazy_names(
 )
 __all__ += [
     "BACKENDS",
-    "KNOWN_COMMANDS",
-    "KNOWN_COMPARATORS",
-    "KNOWN_DISTRIBUTIONS",
-    "KNOWN_MODEL_SOURCES",
-    "KNOWN_TASKS",
-    "OTHER_WORDS",
     "BackendStatus",
     "installed_backends",
     "list_backends",

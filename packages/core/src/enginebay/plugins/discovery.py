@@ -16,53 +16,6 @@ from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS, entry_po
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-#: Backend → the requirement of Enginebay's distribution for pip, quoted for a shell. It has an
-#: extra that installs the engine if one extra suits all machines.
-KNOWN_DISTRIBUTIONS = {
-    "ncnn": "enginebay-ncnn",
-    "onnxruntime": "'enginebay-onnxruntime[cpu]'",
-    "openvino": "enginebay-openvino",
-    "tensorrt": "enginebay-tensorrt",
-    "tensorrt-rtx": "'enginebay-tensorrt[rtx]'",
-}
-
-#: Other common names → the names of backends and model sources.
-OTHER_WORDS = {
-    **dict.fromkeys(("onnx", "ort"), "onnxruntime"),
-    **dict.fromkeys(("hf", "huggingface"), "transformers"),
-    "ov": "openvino",
-    "trt": "tensorrt",
-    "tv": "torchvision",
-}
-
-#: Scheme of a model source → the requirement of Enginebay's distribution, quoted for a shell.
-KNOWN_MODEL_SOURCES = {
-    "mmcls": "enginebay-mmpretrain",
-    "mmdet": "enginebay-mmdet",
-    "mmpretrain": "enginebay-mmpretrain",
-    "timm": "'enginebay-models[timm]'",
-    "torchvision": "'enginebay-models[torchvision]'",
-    "transformers": "'enginebay-models[transformers]'",
-}
-
-#: Kind of a task → Enginebay's distribution that declares it.
-KNOWN_TASKS = dict.fromkeys(
-    (
-        *("depth-estimation", "image-classification", "image-to-image", "keypoint-detection"),
-        *("object-detection", "semantic-segmentation", "text-recognition"),
-    ),
-    "enginebay-vision",
-)
-
-#: Name of a comparator → Enginebay's distribution that provides it.
-KNOWN_COMPARATORS = {"detections": "enginebay-vision"}
-
-#: Name of a command → Enginebay's distribution that provides it.
-KNOWN_COMMANDS = dict.fromkeys(
-    ("benchmark", "bisect", "compare", "evaluate", "quantize", "report", "sensitivity", "sweep"),
-    "enginebay-lab",
-)
-
 State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 
 

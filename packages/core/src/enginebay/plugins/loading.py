@@ -20,9 +20,10 @@ from enginebay.errors import (
     one_line,
 )
 from enginebay.plugins import discovery, plugin_checks
-from enginebay.plugins.discovery import KNOWN_DISTRIBUTIONS, BackendStatus, Fault
+from enginebay.plugins.discovery import BackendStatus, Fault
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS
 from enginebay.plugins.importing import import_checked
+from enginebay.plugins.known import known_packages, usual_name
 from enginebay.plugins.trial import check_survival
 
 if TYPE_CHECKING:
@@ -266,24 +267,23 @@ def _find(name: str) -> BackendStatus:
         f"no backend {name!r} is installed; installed: {', '.join(installed) or 'none'}",
         hint=_hint_for_unknown(name, installed),
     )
-    error.distribution = KNOWN_DISTRIBUTIONS.get(name)
+    error.distribution = known_packages("backends").get(name)
     raise error
 
 
 def _hint_for_unknown(name: str, installed: list[str]) -> str:
-    known = {*installed, *KNOWN_DISTRIBUTIONS}
-    meant = discovery.OTHER_WORDS.get(name.lower())
+    packages = known_packages("backends")
+    known = {*installed, *packages}
+    meant = usual_name(name.lower())
     close = meant if meant in known else nearest(name.lower(), known)
     if close in installed:
         return f"did you mean {close!r}?"
     if close:
         question = "" if close == name else f"did you mean {close!r}? "
-        return f"{question}pip install {KNOWN_DISTRIBUTIONS[close]}"
+        return f"{question}pip install {packages[close]}"
     if installed:
         return f"no known package provides it; to write one: enginebay new-backend {name}"
-    return (
-        f"pip install {' or '.join(KNOWN_DISTRIBUTIONS.values())}, or the package that provides it"
-    )
+    return f"pip install {' or '.join(packages.values())}, or the package that provides it"
 
 
 def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
