@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING
 
-from enginebay.backend.checking import _TINY_ONNX
+from enginebay.backend.checking import _TINY_MODELS
 
 from .deployments import SIGNALS, Victim, random_runs
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_signalled_deployment_ends_and_leaves_no_files(tmp_path: Path) -> None:
-    (tmp_path / "tiny.onnx").write_bytes(base64.b64decode(_TINY_ONNX))
+    (tmp_path / "tiny.onnx").write_bytes((_TINY_MODELS / "tiny.onnx").read_bytes())
     victim = Victim(tmp_path, "onnxruntime", "tiny.onnx")
     for _ in random_runs(victim, len(SIGNALS), seed=1):
         pass

@@ -18,7 +18,7 @@ from enginebay.errors import (
     MissingDependencyError,
     ParamsError,
 )
-from enginebay.isolation import time_limit
+from enginebay.time_limits import time_limit
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.program import write_program

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         move_artifact as move_artifact,
         use_artifact as use_artifact,
     )
-    from enginebay.backend import read_ir as read_ir
     from enginebay.comparators import (
         assign as assign,
         touching as touching,
@@ -46,19 +45,13 @@ if TYPE_CHECKING:
     from enginebay.ir import (
         quiet as quiet,
         read_exported_program as read_exported_program,
+        read_ir as read_ir,
         read_onnx as read_onnx,
         read_torchscript as read_torchscript,
         source_modules as source_modules,
         to_half as to_half,
     )
-    from enginebay.isolation import (
-        Worker as Worker,
-        call as call,
-        check_time_limit as check_time_limit,
-        run as run,
-        time_left as time_left,
-        time_limit as time_limit,
-    )
+    from enginebay.isolation import Worker as Worker, call as call, run as run
     from enginebay.models import (
         BoundModel as BoundModel,
         Call as Call,
@@ -71,12 +64,12 @@ if TYPE_CHECKING:
         image_size as image_size,
         load_weights as load_weights,
         measure_norms as measure_norms,
-        named_object as named_object,
         read_options as read_options,
         shapes_of as shapes_of,
         take_weights as take_weights,
         unchanged as unchanged,
     )
+    from enginebay.named_objects import named_object as named_object
     from enginebay.operations import (
         Step as Step,
         Steps as Steps,
@@ -116,6 +109,11 @@ if TYPE_CHECKING:
         to_numpy as to_numpy,
         to_torch as to_torch,
     )
+    from enginebay.time_limits import (
+        check_time_limit as check_time_limit,
+        time_left as time_left,
+        time_limit as time_limit,
+    )
     from enginebay.verdict import OutputComparison as OutputComparison
     from enginebay.verification import (
         compare_outputs as compare_outputs,
@@ -128,19 +126,21 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "artifact": "LoadRequest Manifest check_target load_request move_artifact use_artifact",
-        "backend": "read_ir",
         "comparators": "assign touching",
         "config": "Problems read_config read_table",
         "data": "DataRecord Item",
         "files": "lock_file replacement write_whole",
         "inference": "Latency count_time",
-        "ir": "quiet read_exported_program read_onnx read_torchscript source_modules to_half",
-        "isolation": "Worker call check_time_limit run time_left time_limit",
+        "ir": (
+            "quiet read_exported_program read_ir read_onnx read_torchscript source_modules to_half"
+        ),
+        "isolation": "Worker call run",
         "models": (
             "BoundModel Call ModelSource Options check_source evaluation find_model fixed_seed "
-            "image_size load_weights measure_norms named_object read_options shapes_of "
+            "image_size load_weights measure_norms read_options shapes_of "
             "take_weights unchanged"
         ),
+        "named_objects": "named_object",
         "operations": "Step Steps input_sets",
         "params": (
             "ShapeProfile Shapes declared_fields format_dims name_shapes parse_shapes "
@@ -153,6 +153,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Array NumpyArray PackedArray Sample inputs_for is_torch load_samples numpy_dtype "
             "output_leaves parse_inputs save_samples to_numpy to_torch"
         ),
+        "time_limits": "check_time_limit time_left time_limit",
         "verdict": "OutputComparison",
         "verification": "compare_outputs evaluator_outputs reference_model",
     },

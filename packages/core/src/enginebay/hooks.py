@@ -30,8 +30,8 @@ import pluggy
 from enginebay.environment import EnvReport, Tier
 from enginebay.errors import ConversionError
 from enginebay.inference import TimedLayer
-from enginebay.ir import IRKind, IRModel
-from enginebay.params import BackendParams, ShapeProfile
+from enginebay.ir import IRModel
+from enginebay.params import BackendParams, IRKind, ShapeProfile
 from enginebay.tensors import TensorSpec
 from enginebay.verdict import Aligned, ComparisonRequest, ComparisonResult
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from enginebay.inference import Wrapper
-    from enginebay.rewriting import RewriterSet
     from enginebay.tensors import NumpyArray
 
     # Type checkers include typing_extensions; at run time it is not a dependency.
@@ -173,8 +172,8 @@ def built_for(request: BindingRequest) -> BuiltFor | None:
 
 
 @hookspec
-def rewriters(request: RewritersRequest) -> RewriterSet:
-    """Return this plugin's rewriters for an export."""
+def rewriters(request: RewritersRequest) -> Rewriters:
+    """Return this plugin's rewriters for an export: an :class:`enginebay.RewriterSet`."""
     raise NotImplementedError
 
 
@@ -470,6 +469,14 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     backend: str
     ir: IRKind
+
+
+class Rewriters(Protocol):
+    """What the hook ``rewriters`` returns: an :class:`enginebay.RewriterSet`."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[object]: ...
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.backend import default_backend
-from enginebay.backend.checking import _TINY_ONNX
+from enginebay.backend.checking import _TINY_MODELS
 from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
@@ -46,16 +46,12 @@ def variant(text: str, *, name: str = "odd", info: str = "") -> Any:
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """relu(2 x) on float32[1, 3, 4, 4]."""
-    import base64
-
     path = tmp_path / "tiny.onnx"
-    path.write_bytes(base64.b64decode(_TINY_ONNX))
+    path.write_bytes((_TINY_MODELS / "tiny.onnx").read_bytes())
     return path
 
 
 def test_tiny_model_matches_its_comment() -> None:
-    import base64
-
     from onnx import checker, helper, load_from_string, numpy_helper
 
     spec = [helper.make_tensor_value_info(name, 1, [1, 3, 4, 4]) for name in ("x", "y")]
@@ -68,7 +64,18 @@ def test_tiny_model_matches_its_comment() -> None:
     opset = [helper.make_opsetid("", 13)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=8, producer_name="enginebay")
     checker.check_model(model)
-    assert load_from_string(base64.b64decode(_TINY_ONNX)) == model
+    assert load_from_string((_TINY_MODELS / "tiny.onnx").read_bytes()) == model
+
+
+@pytest.mark.parametrize("name", ["tiny.pt", "tiny.pt2"])
+def test_tiny_torch_model_is_read_and_computes_relu_of_2_x(name: str) -> None:
+    import torch
+
+    from enginebay.authors import find_model
+
+    x = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+    found = find_model(str(_TINY_MODELS / name)).module(x)
+    assert torch.equal(found, torch.relu(2 * x))
 
 
 def test_backend_is_available_after_a_smoke_test(loopback: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import pty
 import select
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from enginebay.backend.checking import _TINY_ONNX
+from enginebay.backend.checking import _TINY_MODELS
 from enginebay_testing.command_runs import Ran, call_command, command, environment, run_command
 
 NET = """\
@@ -50,7 +49,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "loopback")
     (tmp_path / "net.py").write_text(NET)
-    (tmp_path / "tiny.onnx").write_bytes(base64.b64decode(_TINY_ONNX))
+    (tmp_path / "tiny.onnx").write_bytes((_TINY_MODELS / "tiny.onnx").read_bytes())
     return tmp_path
 
 

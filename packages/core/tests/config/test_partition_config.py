@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enginebay.config import Problems, read_sections
-from enginebay.rewriting import Cut
+from enginebay.params import Cut
 
 PARTS = "partition_config.partition_cfg"
 

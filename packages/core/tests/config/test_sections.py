@@ -14,9 +14,9 @@ from enginebay.config.problems import Problems
 from enginebay.config.section_reader import read_sections
 from enginebay.config.sections import IRSection
 from enginebay.errors import BackendNotFoundError, ConfigError
-from enginebay.models.dynamic import DynamicDim
 from enginebay.operations.check_config import check
 from enginebay.operations.settings import resolve_settings
+from enginebay.params import DynamicDim
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from enginebay.rewriting import RewriterSet
 from enginebay.verification.onnx_evaluator import reference_outputs
 
 if TYPE_CHECKING:
-    from enginebay.ir import IRKind
     from enginebay.ir.model import IRModel
+    from enginebay.params import IRKind
 
 
 class Nested(nn.Module):

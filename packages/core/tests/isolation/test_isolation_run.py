@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
-from enginebay.isolation import Finished, check_time_limit, run, time_limit
+from enginebay.isolation import Finished, run
 from enginebay.isolation.process_group import END_CHARACTERS, OutputLog
+from enginebay.time_limits import check_time_limit, time_limit
 
 
 def python(code: str, *args: str) -> list[str]:

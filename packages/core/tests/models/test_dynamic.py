@@ -4,7 +4,8 @@ import pytest
 from torch.export import Dim
 
 from enginebay.errors import InputError
-from enginebay.models.dynamic import DynamicDim, from_profiles, normalise
+from enginebay.models.dynamic import from_profiles, normalise
+from enginebay.params import DynamicDim
 from enginebay.tensors.spec import TensorSpec
 
 X = TensorSpec("x", "float32", (1, 3, 8, 8))

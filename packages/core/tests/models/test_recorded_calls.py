@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import enginebay as eb
 from enginebay.errors import InputError
-from enginebay.models import BoundModel, DynamicDim, ModelSource, bind, find_model
+from enginebay.models import BoundModel, ModelSource, bind, find_model
+from enginebay.params import DynamicDim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

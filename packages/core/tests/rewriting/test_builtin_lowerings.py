@@ -11,7 +11,7 @@ from packages.core.tests.rewriting.contexts import rewrite
 from packages.core.tests.rewriting.lowered import Net
 
 from enginebay.errors import ExportError
-from enginebay.models import DynamicDim
+from enginebay.params import DynamicDim
 from enginebay.rewriting import builtin_rewriters
 
 

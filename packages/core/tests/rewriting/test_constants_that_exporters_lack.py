@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
 
 from enginebay.errors import ExportError
-from enginebay.models import DynamicDim
+from enginebay.params import DynamicDim
 
 
 def inverse(x, w):

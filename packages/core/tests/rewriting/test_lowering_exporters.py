@@ -8,7 +8,7 @@ from packages.core.tests.rewriting.lowered import Net, declared
 from torch import nn
 
 from enginebay.errors import ExportError
-from enginebay.models import DynamicDim
+from enginebay.params import DynamicDim
 from enginebay.rewriting import RewriterSet
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.models import DynamicDim, crossed_shapes, extreme_shapes
+from enginebay.models import crossed_shapes, extreme_shapes
+from enginebay.params import DynamicDim
 from enginebay.verification.probes import ProbeGenerator, ProbeSettings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay.models import DynamicDim
+from enginebay.params import DynamicDim
 from enginebay.verification.probes import ProbeGenerator, ProbeSettings
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)

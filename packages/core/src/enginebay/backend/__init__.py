@@ -6,7 +6,6 @@ from enginebay.backend.backend import (
     Backend,
     default_backend,
     get_backend,
-    read_ir,
 )
 from enginebay.backend.contributed import plugin_rewriters
 from enginebay.backend.layer_times import time_layers, times_layers
@@ -18,7 +17,6 @@ __all__ = [
     "get_backend",
     "kept_nodes",
     "plugin_rewriters",
-    "read_ir",
     "time_layers",
     "times_layers",
 ]

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from enginebay.environment import EnvReport
     from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest, Lower
     from enginebay.inference import Wrapper
-    from enginebay.ir import IRKind, IRModel
-    from enginebay.params import BackendParams
+    from enginebay.ir import IRModel
+    from enginebay.params import BackendParams, IRKind
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
     from enginebay.tensors import TensorSpec
@@ -202,6 +202,8 @@ class Backend:
             ParamsError: The precision requires calibration data, and none was passed.
             ConversionError: The engine's converter failed.
         """
+        from enginebay.ir import read_ir
+
         self.check_data(params, has_data=data is not None)
         work_dir = Path(params.work_dir or ".")
         work_dir.mkdir(parents=True, exist_ok=True)
@@ -573,23 +575,3 @@ class Backend:
 def device_kind(device: str) -> str:
     """Return the kind of a device: ``cuda`` of ``cuda:1``, ``gpu`` of ``GPU.0``."""
     return re.split("[.:]", device.lower())[0]
-
-
-def read_ir(ir: str | Path | IRModel) -> IRModel:
-    """Return the IR in a file; an :class:`~enginebay.IRModel` is returned unchanged.
-
-    Raises:
-        UsageError: The file is not an IR file, but a Python file, for example.
-    """
-    from enginebay.ir import IRModel
-    from enginebay.models import find_model
-
-    if isinstance(ir, IRModel):
-        return ir
-    source = find_model(ir)
-    if source.ir is None:
-        raise UsageError(
-            f"'{ir}' is not an IR file: expected .onnx, .pt (TorchScript) or .pt2",
-            hint="enginebay export MODEL first, or enginebay deploy MODEL",
-        )
-    return source.ir

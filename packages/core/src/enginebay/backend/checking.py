@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,21 +17,13 @@ from enginebay.environment import (
 from enginebay.errors import EnginebayError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import nn
-
     from enginebay.backend.backend import Backend
-    from enginebay.ir import IRKind, IRModel
+    from enginebay.ir import IRModel
     from enginebay.params import BackendParams
 
-#: relu(2 x) on float32[1, 3, 4, 4] as an ONNX file (opset 13), so that checking an engine needs
-#: no exporter. tests/test_checking.py builds the same bytes with onnx.helper.
-_TINY_ONNX = (
-    "CAgSCWVuZ2luZWJheTp8ChUKAXgKA3R3bxIGZG91YmxlIgNNdWwKEQoGZG91YmxlEgF5IgRSZWx1EgVzbW9rZSoPCAEQ"
-    "AUIDdHdvSgQAAABAWhsKAXgSFgoUCAESEAoCCAEKAggDCgIIBAoCCARiGwoBeRIWChQIARIQCgIIAQoCCAMKAggECgII"
-    "BEIECgAQDQ=="
-)
+#: relu(2 x) on float32[1, 3, 4, 4] as a file of each kind of IR, so that checking an engine needs
+#: no exporter. The tests build the same ONNX file, and run the others.
+_TINY_MODELS = Path(__file__).parent / "tiny_models"
 _TINY_SHAPE = (1, 3, 4, 4)
 
 
@@ -91,7 +80,7 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     # Values of both signs, for relu.
     x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
     try:
-        ir = _write_tiny_ir(backend, folder)
+        ir = _copy_tiny_ir(backend, folder)
         files = backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder))
         request = WrapperRequest(
             directory=folder,
@@ -123,53 +112,22 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
 
 
-def _write_tiny_ir(backend: Backend, folder: Path) -> IRModel:
-    from enginebay.ir import IRModel
+def _copy_tiny_ir(backend: Backend, folder: Path) -> IRModel:
+    from enginebay.ir import SUFFIXES, IRModel
     from enginebay.tensors import TensorSpec
 
-    if "onnx" in backend.info.irs:
-        path = folder / "smoke-ir" / "smoke.onnx"
-        path.parent.mkdir()
-        path.write_bytes(base64.b64decode(_TINY_ONNX))
-        return IRModel(
-            kind="onnx",
-            path=path,
-            files=(path,),
-            inputs=(TensorSpec("x", "float32", _TINY_SHAPE),),
-            outputs=(TensorSpec("y", "float32", _TINY_SHAPE),),
-            exporter="file",
-            opset=13,
-        )
-    import torch
-
-    from enginebay.exporters import write_ir
-    from enginebay.ir import SUFFIXES
-    from enginebay.models import bind, find_model
-
-    class Smoke(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(2 * x)
-
-    kind = backend.info.irs[0]
-    path = folder / f"smoke-ir{SUFFIXES[kind]}"
-    model = bind(find_model(Smoke()), torch.ones(_TINY_SHAPE), output_names=["y"])
-    return write_ir(model, kind, path, patch=partial(_lower_operators, backend, kind))
-
-
-@contextmanager
-def _lower_operators(
-    backend: Backend,
-    kind: IRKind,
-    model: nn.Module,
-    exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
-) -> Iterator[nn.Module]:
-    """Yield the model, with the backend's lowerings applied if the backend lists ``operators``."""
-    from enginebay.rewriting import Rewriting, Target, builtin_rewriters
-
-    operators = backend.info.operators
-    if operators is None:
-        yield model
-        return
-    target = Target(backend=backend.name, ir=kind, operators=operators)
-    with Rewriting(model, target, [builtin_rewriters(), *backend.rewriters(kind)]) as rewriting:
-        yield rewriting.model
+    kinds = backend.info.irs
+    kind = "onnx" if "onnx" in kinds else kinds[0]  # an ONNX file needs no torch
+    name = f"tiny{SUFFIXES[kind]}"
+    path = folder / "tiny-ir" / name
+    path.parent.mkdir()
+    path.write_bytes((_TINY_MODELS / name).read_bytes())
+    return IRModel(
+        kind=kind,
+        path=path,
+        files=(path,),
+        inputs=(TensorSpec("x", "float32", _TINY_SHAPE),),
+        outputs=(TensorSpec("y", "float32", _TINY_SHAPE),),
+        opset=13 if kind == "onnx" else None,
+        example_shapes={"x": _TINY_SHAPE},
+    )

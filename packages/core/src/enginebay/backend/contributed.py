@@ -8,7 +8,7 @@ from enginebay.hooks import RewritersRequest
 from enginebay.plugins import load_plugins, wrong_result
 
 if TYPE_CHECKING:
-    from enginebay.ir import IRKind
+    from enginebay.params import IRKind
     from enginebay.plugins import PluginTeam
     from enginebay.rewriting import RewriterSet
 

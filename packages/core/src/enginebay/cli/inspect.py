@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Describe an IR file, or check an artifact's files and describe the artifact; return 0."""
     from enginebay.artifact import open_artifact
-    from enginebay.backend import read_ir
+    from enginebay.ir import read_ir
 
     # A folder may have the name of a file.
     if args.path.suffix in (".onnx", ".pt", ".pt2") and not args.path.is_dir():

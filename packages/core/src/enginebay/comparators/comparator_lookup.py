@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.comparators.comparator import Comparator
 from enginebay.errors import MissingDependencyError, UsageError, check_text, nearest
 from enginebay.hooks import ComparatorRequest
-from enginebay.models import named_object
+from enginebay.named_objects import named_object
 from enginebay.plugins import contributed, errors_named, known_packages
 
 if TYPE_CHECKING:

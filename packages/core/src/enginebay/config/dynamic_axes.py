@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from enginebay.models import DynamicDim
+from enginebay.params import DynamicDim
 
 if TYPE_CHECKING:
     from enginebay.config.sections import IRSection

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 
 from enginebay.errors import UsageError
-from enginebay.ir import ExporterName, IRKind
-from enginebay.params import Declared
+from enginebay.ir import ExporterName
+from enginebay.params import Declared, IRKind
 from enginebay.verdict import PROBES
 
 Options = TypeVar("Options", bound=Declared)

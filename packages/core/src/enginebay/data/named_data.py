@@ -6,7 +6,7 @@ from pathlib import Path
 
 from enginebay.errors import EnginebayError, InputError, check_text, first_line
 from enginebay.hooks import DataRequest
-from enginebay.models import named_object
+from enginebay.named_objects import named_object
 from enginebay.plugins import contributed
 
 _FORMS = "an .npz file, a folder of .npz files, file.py:attr, or SCHEME:NAME of a plugin"

@@ -36,15 +36,14 @@ import errno
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
 from enginebay.errors.python_hints import translate_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from enginebay.verdict import Verification
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 __all__ = [
     "ArtifactError",
@@ -77,6 +76,7 @@ __all__ = [
     "forget_interruption",
     "interrupt",
     "message_of",
+    "missing_file",
     "names_full_disk",
     "nearest",
     "one_line",
@@ -232,6 +232,31 @@ class FallbackError(EnginebayError):
     """The engine does not run on the requested device, or, in strict mode, uses a fallback."""
 
 
+class FailedVerification(Protocol):
+    """What :class:`NotVerifiedError` offers of a :class:`~enginebay.Verification`.
+
+    A protocol, since the errors stand below the verdict: the object has all other attributes too.
+    """
+
+    @property
+    def verdict(self) -> str:
+        """``mismatched``, ``unverified`` or ``crashed``."""
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is ``unverified`` or ``crashed``."""
+
+    @property
+    def outputs(self) -> Sequence[Any]:
+        """Each output's comparison in its worst sample."""
+
+    def headline(self) -> str:
+        """Return the verdict with its reason, in one line."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as the document that ``--json`` prints."""
+
+
 class NotVerifiedError(EnginebayError):
     """The artifact is not verified: its outputs differ, its engine crashed, or evidence is missing.
 
@@ -239,7 +264,9 @@ class NotVerifiedError(EnginebayError):
         verdict: The full :class:`~enginebay.Verification`.
     """
 
-    def __init__(self, message: str, *, verdict: Verification, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, verdict: FailedVerification, hint: str | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.verdict = verdict
 
@@ -264,6 +291,22 @@ class ChildTimeoutError(IsolationError):
 
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+
+
+def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
+    """Return the error for a file that does not exist.
+
+    Args:
+        name: The file, as the user wrote it.
+        folder: The folder to which a relative name refers; by default the current folder.
+    """
+    from pathlib import Path
+
+    path = Path(folder or "", name)
+    # Without suffixes, which would make any two names similar.
+    guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
+    hint = f"did you mean '{Path(name).with_stem(guess)}'?" if guess else None
+    return ModelSourceError(f"no file '{name}'", hint=hint)
 
 
 def disk_error(error: BaseException | None) -> OSError | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from enginebay.exporters.flat_model import FlatModel
-    from enginebay.models import DynamicShapes
+    from enginebay.params import DynamicShapes
     from enginebay.tensors import TensorSpec
 
 

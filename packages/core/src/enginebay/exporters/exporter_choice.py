@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.ir import ExporterName, IRKind
-    from enginebay.models import BoundModel, DynamicShapes
+    from enginebay.ir import ExporterName
+    from enginebay.models import BoundModel
+    from enginebay.params import DynamicShapes, IRKind
 
     #: Takes the model and the name of an exporter, and yields the model to export.
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]

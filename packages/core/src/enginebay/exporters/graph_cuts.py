@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from onnx_ir import Graph, Node, Value
 
-    from enginebay.rewriting import Cut
+    from enginebay.params import Cut
 
 
 def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value, int]]:

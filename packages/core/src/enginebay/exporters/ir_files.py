@@ -12,13 +12,14 @@ from enginebay.environment import require
 from enginebay.errors import ExportError, UsageError
 from enginebay.exporters.export_job import ExportedFiles, stage_files
 from enginebay.exporters.exporter_choice import ExportSource, write_module
-from enginebay.ir import SUFFIXES, ExporterName, IRKind, IRModel
+from enginebay.ir import SUFFIXES, ExporterName, IRModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enginebay.exporters.exporter_choice import Patch
     from enginebay.models import BoundModel, ModelSource
+    from enginebay.params import IRKind
 
 
 def write_ir(

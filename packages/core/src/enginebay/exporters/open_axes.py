@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from enginebay.exporters.export_job import ExportJob
-    from enginebay.models import DynamicDim, DynamicShapes
+    from enginebay.params import DynamicDim, DynamicShapes
 
 
 def make_samples(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, Tensor]:

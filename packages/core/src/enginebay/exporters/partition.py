@@ -11,7 +11,8 @@ from enginebay.exporters.graph_cuts import find_cuts, is_mark, list_read_values,
 from enginebay.exporters.tensor_marks import mark_tensors
 from enginebay.ir import read_onnx
 from enginebay.models import choose_unused_name
-from enginebay.rewriting import DOMAIN, Cut
+from enginebay.params import Cut
+from enginebay.rewriting import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

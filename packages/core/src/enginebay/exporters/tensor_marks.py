@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from onnx_ir import Graph, Node, Value
 
-    from enginebay.rewriting import Cut
+    from enginebay.params import Cut
 
 
 #: The number of tensor names that a message lists from each end of the graph.

@@ -9,11 +9,11 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.ir.file_description import describe as describe
     from enginebay.ir.half_precision import to_half as to_half
+    from enginebay.ir.ir_files import read_ir as read_ir
     from enginebay.ir.model import (
         IR_FOLDER as IR_FOLDER,
         SUFFIXES as SUFFIXES,
         ExporterName as ExporterName,
-        IRKind as IRKind,
         IRModel as IRModel,
     )
     from enginebay.ir.model_lines import (
@@ -38,7 +38,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "ir.half_precision": "to_half",
-        "ir.model": "ExporterName IRKind IRModel IR_FOLDER SUFFIXES",
+        "ir.model": "ExporterName IRModel IR_FOLDER SUFFIXES",
+        "ir.ir_files": "read_ir",
         "ir.model_lines": "format_raising_line is_model_file model_line",
         "ir.muted_output": "no_graph_dump quiet",
         "ir.onnx_file": "read_onnx",

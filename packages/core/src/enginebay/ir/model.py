@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from enginebay.errors import ModelSourceError
+from enginebay.params import IRKind
 from enginebay.tensors import TensorSpec
 
-IRKind = Literal["onnx", "torchscript", "exported_program"]
 ExporterName = Literal["dynamo", "torchscript"]
 
 SUFFIXES: dict[IRKind, str] = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}

@@ -7,10 +7,12 @@ from typing import IO, TYPE_CHECKING
 from zipfile import BadZipFile, ZipFile
 
 from enginebay.errors import ModelSourceError
-from enginebay.ir.model import SUFFIXES, IRKind, check_regular
+from enginebay.ir.model import SUFFIXES, check_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from enginebay.params import IRKind
 
 _KIND_NAMES: dict[IRKind, str] = {
     "torchscript": "TorchScript (torch.jit.save)",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, first_line
 from enginebay.ir.file_description import KEY, FileDescription, read_description
-from enginebay.ir.model import IRKind, IRModel
+from enginebay.ir.model import IRModel
 from enginebay.ir.muted_output import quiet
 from enginebay.ir.program_check import check_program
 from enginebay.ir.torch_archive import check_archive
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import torch
+
+    from enginebay.params import IRKind
 
 _WEIGHTS_ONLY_VARIABLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from enginebay.isolation.function_calls import call
 from enginebay.isolation.programs import Finished, run
-from enginebay.isolation.time_limits import TimeLimit, check_time_limit, time_left, time_limit
 from enginebay.isolation.worker import Worker
 
 __all__ = [
     "Finished",
-    "TimeLimit",
     "Worker",
     "call",
-    "check_time_limit",
     "run",
-    "time_left",
-    "time_limit",
 ]

@@ -21,7 +21,7 @@ from enginebay.isolation.process_group import (
     drain_output,
     follow_output,
 )
-from enginebay.isolation.time_limits import effective_timeout
+from enginebay.time_limits import effective_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -26,7 +26,7 @@ from enginebay.isolation.programs import (
     start_child,
     timeout_error,
 )
-from enginebay.isolation.time_limits import effective_timeout
+from enginebay.time_limits import effective_timeout
 
 _logger = logging.getLogger("enginebay.isolation")
 

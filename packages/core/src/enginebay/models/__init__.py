@@ -11,10 +11,6 @@ if TYPE_CHECKING:
         BoundModel as BoundModel,
         bind as bind,
     )
-    from enginebay.models.dynamic import (
-        DynamicDim as DynamicDim,
-        DynamicShapes as DynamicShapes,
-    )
     from enginebay.models.example_inputs import shapes_of as shapes_of
     from enginebay.models.forward_arguments import Call as Call
     from enginebay.models.forward_pass import (
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
         Observer as Observer,
     )
     from enginebay.models.plugin_sources import find_model as find_model
-    from enginebay.models.python_source import named_object as named_object
     from enginebay.models.recorded_calls import (
         RecordedCalls as RecordedCalls,
         record as record,
@@ -67,14 +62,12 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "models.forward_arguments": "Call",
         "models.bound_model": "BoundModel bind",
-        "models.dynamic": "DynamicDim DynamicShapes",
         "models.example_inputs": "shapes_of",
         "models.forward_pass": "evaluation output_tensors",
         "models.input_names": "choose_unused_name",
         "models.named_weights": "name_weights",
         "models.observation": "Observation Observer",
         "models.plugin_sources": "find_model",
-        "models.python_source": "named_object",
         "models.recorded_calls": "RecordedCalls record",
         "models.shape_variants": (
             "between_shapes crossed_shapes extreme_shapes shapes_at unlimited_sizes"

@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from enginebay.ir import IRKind, IRModel
-    from enginebay.models.dynamic import DynamicShapes
+    from enginebay.ir import IRModel
     from enginebay.models.observation import Observer
     from enginebay.models.sources import ModelSource
-    from enginebay.params import ShapeProfile, Shapes
+    from enginebay.params import DynamicShapes, IRKind, ShapeProfile, Shapes
     from enginebay.tensors import NumpyArray, TensorSpec
 
 #: Exclusive bound of generated integers if a run of the model does not reveal one.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from enginebay.errors import InputError, nearest
-from enginebay.params import ShapeProfile, inputs_in
+from enginebay.params import DynamicDim, DynamicShapes, ShapeProfile, inputs_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,30 +16,6 @@ if TYPE_CHECKING:
     from enginebay.tensors import TensorSpec
 
 Shape: TypeAlias = Sequence[int]
-
-
-class DynamicDim(msgspec.Struct, frozen=True):
-    """One dynamic dimension; dimensions with the same name have the same size.
-
-    Attributes:
-        name: The dimension's name, a Python identifier.
-        min: The smallest size.
-        max: The largest size; None if unlimited.
-        opt: The size that engines are tuned for; None if not specified.
-    """
-
-    name: str
-    min: int = 1
-    max: int | None = None
-    opt: int | None = None
-
-    def holds(self, size: int) -> bool:
-        """Return True if the size is in the range."""
-        return self.min <= size and (self.max is None or size <= self.max)
-
-
-#: Input name → axis → dimension.
-DynamicShapes: TypeAlias = dict[str, dict[int, DynamicDim]]
 
 
 def from_profiles(

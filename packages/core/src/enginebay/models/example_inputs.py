@@ -15,11 +15,10 @@ from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, res
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from enginebay.models.dynamic import DynamicShapes
     from enginebay.models.recorded_calls import RecordedCalls
     from enginebay.models.signature import Signature
     from enginebay.models.sources import ModelSource
-    from enginebay.params import ShapeProfile, Shapes
+    from enginebay.params import DynamicShapes, ShapeProfile, Shapes
 
 
 def example_inputs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import UsageError
-from enginebay.models.dynamic import DynamicDim
+from enginebay.params import DynamicDim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-    from enginebay.models.dynamic import DynamicShapes
+    from enginebay.params import DynamicShapes
     from enginebay.tensors import TensorSpec
 
 

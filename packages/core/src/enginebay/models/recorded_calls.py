@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.models.dynamic import DynamicDim, DynamicShapes
     from enginebay.models.forward_arguments import Call
+    from enginebay.params import DynamicDim, DynamicShapes
     from enginebay.tensors import NumpyArray
 
 #: The number of stored calls: as many as an artifact is verified on.

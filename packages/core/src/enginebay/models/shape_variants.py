@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from enginebay.models.dynamic import DynamicDim, DynamicShapes
+    from enginebay.params import DynamicDim, DynamicShapes
 
 
 def extreme_shapes(
@@ -20,7 +20,7 @@ def extreme_shapes(
     A dimension without a limit keeps its usual size. Shapes equal to the usual ones are skipped.
 
     Example:
-        >>> from enginebay.models.dynamic import DynamicDim
+        >>> from enginebay.params import DynamicDim
         >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, {"x": (2, 3)}))
         [{'x': (1, 3)}, {'x': (8, 3)}]
     """
@@ -61,7 +61,7 @@ def crossed_shapes(
     swaps height and width fails at these shapes, while equal sizes would hide the error.
 
     Example:
-        >>> from enginebay.models.dynamic import DynamicDim
+        >>> from enginebay.params import DynamicDim
         >>> image = {"x": {0: DynamicDim("height", 4, 64), 1: DynamicDim("width", 4, 64)}}
         >>> list(crossed_shapes(image, {"x": (16, 16)}))
         [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
@@ -113,7 +113,7 @@ def between_shapes(
     size. A model may fail at sizes other than powers of two, or other than the example's.
 
     Example:
-        >>> from enginebay.models.dynamic import DynamicDim
+        >>> from enginebay.params import DynamicDim
         >>> list(between_shapes({"x": {0: DynamicDim("batch", 1, 16)}}, {"x": (2, 3)}))
         [{'x': (9, 3)}, {'x': (7, 3)}]
     """

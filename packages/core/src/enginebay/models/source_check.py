@@ -8,11 +8,11 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from enginebay.errors import ModelSourceError, check_text, nearest
+from enginebay.errors import ModelSourceError, check_text, missing_file, nearest
 from enginebay.models.named_weights import split_weights
 from enginebay.models.plugin_sources import names_codebase
-from enginebay.models.python_source import missing_attribute, missing_file, missing_module
 from enginebay.models.sources import is_file, is_weights, unreadable
+from enginebay.named_objects import missing_attribute, missing_module
 from enginebay.plugins import contributed, known_packages
 
 if TYPE_CHECKING:

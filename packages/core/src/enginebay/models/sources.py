@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
-from enginebay.errors import ModelSourceError, UsageError, check_text
+from enginebay.errors import ModelSourceError, check_text, missing_file
 from enginebay.models.forward_arguments import (
     forward_parameters,
     required_parameters,
     unwrap_compiled,
 )
-from enginebay.models.python_source import missing_file, named_object, public_names, unify_errors
+from enginebay.named_objects import named_object, public_names, unify_errors
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,8 @@ class ModelSource:
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The model's ``.onnx``, ``.pt`` or ``.pt2`` file as an IR; None if there is no such file.
         example_inputs: The model's own example inputs, as ``export`` takes them; None if absent.
-        task: The type and the settings of the model's task; None if the source has no task.
+        task: The type and the settings of the model's task, unchecked, as
+            :func:`~enginebay.tasks.record_task` takes them; None if the source has no task.
         weights: The origin of the weights, if known: ``random (seed 0)``, ``pretrained``, or a file
             with its digest.
     """
@@ -62,7 +63,7 @@ class ModelSource:
     model: Any = None
     ir: IRModel | None = None
     example_inputs: Any = None
-    task: dict[str, Any] | None = None
+    task: object = None
     weights: str = ""
 
     @cached_property
@@ -208,7 +209,7 @@ def _from_object(model: Any, description: str) -> ModelSource:
         model = _build_model(model, description)
     if isinstance(model, tuple) and len(model) in (2, 3, 4):
         model, inputs, *extras = model
-        task = _record_task(extras[0], description) if extras else None
+        task = extras[0] if extras else None
         weights = extras[1] if len(extras) > 1 else ""
         model = _wrap_function(model) or model
     if not _is_model(model):
@@ -234,18 +235,6 @@ def _check_modules(model: Any, description: str) -> None:
         message = f"'{description}' is or returns a module that contains itself"
         hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
         raise ModelSourceError(message, hint=hint) from err
-
-
-def _record_task(task: object, description: str) -> dict[str, Any] | None:
-    from enginebay.tasks import record_task
-
-    if task is None:
-        return None
-    try:
-        return record_task(task)
-    except UsageError as err:
-        message = f"invalid task of '{description}': {err}"
-        raise ModelSourceError(message, hint=err.hint) from err
 
 
 def _build_model(function: Callable[..., object], description: str) -> object:

@@ -21,10 +21,10 @@ from enginebay.errors import (
 from enginebay.exporters import split, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
-from enginebay.isolation import check_time_limit, time_limit
 from enginebay.operations.lowering import Lowering
 from enginebay.operations.rewrite_model import export_patch, target_of
 from enginebay.rewriting import join_reports, mark_nodes
+from enginebay.time_limits import check_time_limit, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from enginebay.artifact import Part
     from enginebay.data import DataSet
     from enginebay.hooks import BuiltFor, CalibrationData
-    from enginebay.ir import IRKind, IRModel
+    from enginebay.ir import IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
+    from enginebay.params import IRKind
     from enginebay.rewriting import RewriteReport
     from enginebay.tensors import Sample
     from enginebay.verification import RecordedReference

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.artifact import LoadRequest, build_manifest, portable_params, record_modules, staging
-from enginebay.backend import kept_nodes, read_ir
+from enginebay.backend import kept_nodes
 from enginebay.data import DataSet
 from enginebay.hooks import ConvertRequest
+from enginebay.ir import read_ir
 from enginebay.operations.lowering import get_backend
 from enginebay.operations.recorded_command import python_call
 from enginebay.verdict import Verification

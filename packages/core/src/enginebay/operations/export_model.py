@@ -18,8 +18,8 @@ from enginebay.rewriting import RewriteReport
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.ir import IRKind, IRModel
-    from enginebay.params import Shapes
+    from enginebay.ir import IRModel
+    from enginebay.params import IRKind, Shapes
 
 
 def export(

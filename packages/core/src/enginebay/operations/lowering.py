@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.export import ExportedProgram
 
-    from enginebay.ir import IRKind
+    from enginebay.params import IRKind
     from enginebay.rewriting import RewriteReport, RewriterKind, RewriterSet
 
 

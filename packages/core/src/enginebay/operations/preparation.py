@@ -108,7 +108,8 @@ def prepare_model(
         items=() if some is None else some.items(model.open_inputs),
         comparators=comparators,
     )
-    record = source.task if fitted is None else record_task(fitted)
+    kept = source.task if fitted is None else fitted
+    record = None if kept is None else record_task(kept)
     return PreparedModel(model, reference, record, notes, data, some)
 
 

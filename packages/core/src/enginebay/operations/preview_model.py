@@ -14,7 +14,7 @@ from enginebay.environment import check_distributions
 from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
 from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
-from enginebay.ir import IRKind, IRModel
+from enginebay.ir import IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.lowering import get_backend
 from enginebay.operations.preview_obstacles import (
@@ -24,6 +24,7 @@ from enginebay.operations.preview_obstacles import (
 )
 from enginebay.operations.rewrite_model import export_patch, find_sets, target_of
 from enginebay.operations.settings import check_timeout
+from enginebay.params import IRKind
 from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:

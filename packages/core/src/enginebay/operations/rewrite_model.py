@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from enginebay.backend import get_backend, plugin_rewriters
-from enginebay.models import named_object
+from enginebay.named_objects import named_object
 from enginebay.rewriting import (
     ExportPatch,
     RewriterKind,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.ir import IRKind
+    from enginebay.params import IRKind
 
 
 def rewriters_for(

@@ -8,9 +8,12 @@ key of a config, and every field in the docstring is a command-line flag too.
 from __future__ import annotations
 
 from enginebay.params.base import BackendParams, ConfigKey
+from enginebay.params.cuts import Cut
 from enginebay.params.declared import Declared
+from enginebay.params.dynamic_dims import DynamicDim, DynamicShapes
 from enginebay.params.fields import Field, declared_fields, read_fields
 from enginebay.params.file_names import FileName
+from enginebay.params.ir_kinds import IRKind
 from enginebay.params.shapes import (
     ShapeProfile,
     Shapes,
@@ -24,9 +27,13 @@ from enginebay.params.shapes import (
 __all__ = [
     "BackendParams",
     "ConfigKey",
+    "Cut",
     "Declared",
+    "DynamicDim",
+    "DynamicShapes",
     "Field",
     "FileName",
+    "IRKind",
     "ShapeProfile",
     "Shapes",
     "declared_fields",

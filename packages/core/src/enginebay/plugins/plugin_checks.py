@@ -14,8 +14,7 @@ import pluggy
 from enginebay import hooks
 from enginebay.errors import PluginError, nearest, one_line
 from enginebay.hooks import API_VERSION, PROJECT, BackendInfo
-from enginebay.ir import IRKind
-from enginebay.params import BackendParams
+from enginebay.params import BackendParams, IRKind
 from enginebay.version import __version__
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from enginebay.rewriting.lowering import (
     lower_program,
     observe_operators,
 )
-from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes, marks
+from enginebay.rewriting.marking import DOMAIN, OPERATOR, mark, mark_nodes, marks
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.placeholders import (
     PLACEHOLDER_DOMAIN,
@@ -57,7 +57,6 @@ __all__ = [
     "PLACEHOLDER_DOMAIN",
     "AppliedRewriter",
     "Context",
-    "Cut",
     "ExportPatch",
     "LoweringContext",
     "NameNotFoundError",

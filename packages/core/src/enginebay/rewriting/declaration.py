@@ -19,7 +19,7 @@ from enginebay.rewriting.rewriter import Check, Rewriter, RewriterKind
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from enginebay.ir import IRKind
+    from enginebay.params import IRKind
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _M = TypeVar("_M", bound=type)

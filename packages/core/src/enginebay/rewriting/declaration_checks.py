@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from enginebay.errors import RewriterError
-from enginebay.ir import IRKind
+from enginebay.params import IRKind
 from enginebay.rewriting.rewriter import NEEDS
 
 if TYPE_CHECKING:

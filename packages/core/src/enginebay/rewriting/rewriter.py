@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from enginebay.ir import IRKind
+from enginebay.params import IRKind
 
 RewriterKind: TypeAlias = Literal["function", "module", "symbolic", "lowering"]
 

@@ -11,7 +11,7 @@ from enginebay.errors import RewriterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from enginebay.ir import IRKind
+    from enginebay.params import IRKind
     from enginebay.rewriting.rewriter import Lost, Rewriter, Target
 
     VersionOf = Callable[[str], str | None]

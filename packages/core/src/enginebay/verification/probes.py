@@ -23,7 +23,7 @@ from enginebay.verification.probe_values import ValueGenerator, is_constant
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from enginebay.models import DynamicShapes
+    from enginebay.params import DynamicShapes
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]

@@ -144,8 +144,8 @@ def engine_outputs(
         EnginebayError: The file cannot be converted, loaded or run, or the engine crashed.
     """
     from enginebay.artifact import LoadRequest, portable_params
-    from enginebay.backend import read_ir
     from enginebay.hooks import ConvertRequest
+    from enginebay.ir import read_ir
     from enginebay.verification.engine_trial import run_trial
 
     ir = read_ir(path)

@@ -7,10 +7,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, RewriterError, reason
-from enginebay.isolation import check_time_limit
 from enginebay.rewriting.lowering.context import LoweringContext, NoConstantError
 from enginebay.rewriting.lowering.graph_values import constant, unwrap_functional
 from enginebay.rewriting.lowering.operators import are_complex
+from enginebay.time_limits import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

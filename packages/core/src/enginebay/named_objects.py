@@ -18,6 +18,7 @@ from enginebay.errors import (
     MissingDependencyError,
     ModelSourceError,
     first_line,
+    missing_file,
     nearest,
 )
 
@@ -127,20 +128,6 @@ def unify_errors(action: str, name: str) -> Iterator[None]:
             raise MissingDependencyError(message, hint=install_hint(package)) from err
         message = f"{action} '{name}' raised {type(err).__name__}: {first_line(err)}"
         raise ModelSourceError(message) from err
-
-
-def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
-    """Return the error for a file that does not exist.
-
-    Args:
-        name: The file, as the user wrote it.
-        folder: The folder to which a relative name refers; by default the current folder.
-    """
-    path = Path(folder or "", name)
-    # Without suffixes, which would make any two names similar.
-    guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
-    hint = f"did you mean '{Path(name).with_stem(guess)}'?" if guess else None
-    return ModelSourceError(f"no file '{name}'", hint=hint)
 
 
 def missing_module(name: str, missing: str, folder: Path | None = None) -> ModelSourceError:
