@@ -1,4 +1,4 @@
-"""Backends, model sources and examples use only the public names of Enginebay.
+"""Backends, model sources, examples and the kit use only the public names of Enginebay.
 
 The tests parse the files and do not import them, so that no engine has to be installed.
 """
@@ -34,7 +34,7 @@ SOURCES = sorted(
         *ROOT.glob("examples/**/*.py"),
         *CORE.glob("src/**/template/src/**/*.py.in"),  # written by new-backend
     }
-    - set(CORE.glob("src/**/*.py"))
+    - set(CORE.glob("src/enginebay/**/*.py"))
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.plugins import discovery, reset
+from enginebay.plugins import discovery, forget_plugins
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def without_vision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         discovery, "list_plugins", lambda: [each for each in listed() if each.name != "vision"]
     )
-    reset()
+    forget_plugins()
     yield
-    reset()
+    forget_plugins()
 
 
 @pytest.fixture

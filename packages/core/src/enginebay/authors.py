@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     )
     from enginebay.plugins import (
         contributed as contributed,
+        forget_plugins as forget_plugins,
         installed_backends as installed_backends,
     )
     from enginebay.rewriting import (
@@ -146,7 +147,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "ShapeProfile Shapes declared_fields format_dims name_shapes parse_shapes "
             "resolve_profiles"
         ),
-        "plugins": "contributed installed_backends",
+        "plugins": "contributed forget_plugins installed_backends",
         "rewriting": "Context LoweringContext Rewriting",
         "tasks": "read_task",
         "tensors": (

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pytest
 
@@ -37,12 +39,19 @@ class Ran(NamedTuple):
 
 def call_command(capfd: pytest.CaptureFixture[str], *words: object) -> Ran:
     """Run a command in this process: faster than a new process, since torch is already imported."""
-    from enginebay.cli import main
-
+    main = _console_script()
     # Discard earlier output of the test.
     capfd.readouterr()
     code = main([str(word) for word in words])
     return Ran(code, *capfd.readouterr())
+
+
+@cache
+def _console_script() -> Callable[[list[str]], int]:
+    """Return the function that the installed script ``enginebay`` calls."""
+    (script,) = entry_points(group="console_scripts", name="enginebay")
+    main: Callable[[list[str]], int] = script.load()
+    return main
 
 
 def run_command(*words: object, env: Mapping[str, str] | None = None, **options: Any) -> Ran:

@@ -13,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.plugins import BACKENDS, BackendStatus, reset, trust
+import enginebay as eb
+from enginebay.authors import forget_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def temporary_backend(
     *,
     distribution: str | None = None,
     version: str = "0",
-    group: str = BACKENDS,
+    group: str = "enginebay.backends",
 ) -> Iterator[Path]:
     """Make a backend discoverable as if it were installed, without pip.
 
@@ -48,9 +49,8 @@ def temporary_backend(
         The folder on ``sys.path``.
 
     Example:
-        >>> from enginebay.plugins import list_backends
         >>> with temporary_backend("mine", "raise RuntimeError('only when loaded')"):
-        ...     print([b.state for b in list_backends() if b.name == "mine"])
+        ...     print([b.state for b in eb.list_backends() if b.name == "mine"])
         ['installed']
     """
     distribution = distribution or f"temporary-{name}"
@@ -60,9 +60,8 @@ def temporary_backend(
             module = _write_module(folder, name, module)
         _write_metadata(folder, distribution, version, f"[{group}]\n{name} = {module}\n")
         sys.path.insert(0, str(folder))
-        _reset_discovery()
-        # Without this, a new plugin is first imported in a child process.
-        trust(BackendStatus(name, distribution, version, module))
+        importlib.invalidate_caches()
+        forget_plugins(eb.BackendStatus(name, distribution, version, module))
         try:
             yield folder
         finally:
@@ -70,7 +69,8 @@ def temporary_backend(
             if str(folder) in sys.path:
                 sys.path.remove(str(folder))
             _unload_modules(folder)
-            _reset_discovery()
+            importlib.invalidate_caches()
+            forget_plugins()
 
 
 def _is_module_name(text: str) -> bool:
@@ -103,8 +103,3 @@ def _unload_modules(folder: Path) -> None:
         )  # via __dict__: getattr would load a lazy module
         if file and str(file).startswith(inside):
             del sys.modules[name]
-
-
-def _reset_discovery() -> None:
-    importlib.invalidate_caches()
-    reset()

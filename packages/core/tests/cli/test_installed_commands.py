@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.plugins import discovery, reset
+from enginebay.plugins import discovery, forget_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,9 +52,9 @@ def bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         with (info / "entry_points.txt").open("a") as entries:
             entries.write(f"[enginebay.commands]\n{name} = {module}\n")
 
-    reset()
+    forget_plugins()
     yield write
-    reset()
+    forget_plugins()
     for module in [each for each in sys.modules if each.startswith(("words_", "other_"))]:
         del sys.modules[module]
 

@@ -16,10 +16,10 @@ from enginebay.errors import PluginError
 from enginebay.plugins import (
     PluginWarning,
     forget_failures,
+    forget_plugins,
     list_backends,
     load_backend,
     load_plugins,
-    reset,
     trial,
 )
 from enginebay_testing import temporary_backend
@@ -117,12 +117,12 @@ def test_only_new_and_edited_plugins_are_tried_in_a_child(
     with new_plugin("mine", logging(tmp_path) + good("mine")) as folder:
         load_backend("mine")
         assert imports() == 2, "in the child and here"
-        reset()
+        forget_plugins()
         load_backend("mine")
         assert imports() == 2
         (module,) = folder.glob("*.py")
         module.write_text(f"# edited\n{module.read_text()}")
-        reset()
+        forget_plugins()
         load_backend("mine")
         assert imports() == 3, "in the child; here the module is in memory"
 
@@ -134,7 +134,7 @@ def test_crash_is_cached_until_failures_are_forgotten(
         for forget, wanted in ((False, 1), (False, 1), (True, 2)):
             if forget:
                 forget_failures()
-            reset()
+            forget_plugins()
             with pytest.raises(PluginError, match="ended with SIGSEGV"):
                 load_backend("mine")
             assert imports() == wanted

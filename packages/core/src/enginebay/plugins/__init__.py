@@ -36,16 +36,13 @@ if TYPE_CHECKING:
         PluginWarning as PluginWarning,
         contributed as contributed,
         errors_named as errors_named,
+        forget_plugins as forget_plugins,
         load_backend as load_backend,
         load_command as load_command,
         load_plugins as load_plugins,
-        reset as reset,
         wrong_result as wrong_result,
     )
-    from enginebay.plugins.trial import (
-        forget_failures as forget_failures,
-        trust as trust,
-    )
+    from enginebay.plugins.trial import forget_failures as forget_failures
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -53,10 +50,10 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "plugins.known": "known_packages preferred_backend usual_name",
         "plugins.loading": (
-            "LoadedPlugin PluginTeam PluginWarning contributed errors_named load_backend "
-            "load_command load_plugins reset wrong_result"
+            "LoadedPlugin PluginTeam PluginWarning contributed errors_named forget_plugins "
+            "load_backend load_command load_plugins wrong_result"
         ),
-        "plugins.trial": "forget_failures trust",
+        "plugins.trial": "forget_failures",
     },
 )
 __all__ += [

@@ -24,7 +24,7 @@ from enginebay.plugins.discovery import BackendStatus, Fault
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS
 from enginebay.plugins.importing import import_checked
 from enginebay.plugins.known import known_packages, usual_name
-from enginebay.plugins.trial import check_survival
+from enginebay.plugins.trial import check_survival, trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,12 +236,19 @@ def contributed(hook: str) -> dict[str, Any]:
     return merged
 
 
-def reset() -> None:
-    """Clear the caches of loaded and of failed plugins, for tests; modules stay imported."""
+def forget_plugins(*trusted: BackendStatus) -> None:
+    """Clear the caches of loaded and of failed plugins, for tests; modules stay imported.
+
+    Args:
+        *trusted: Plugins whose first import needs no trial in a child process: a plugin's author
+            debugs the import in the process of the tests.
+    """
     with _lock:
         _backends.clear()
         _plugins.clear()
         discovery.load_faults.clear()
+    for status in trusted:
+        trust(status)
 
 
 def _load_all() -> tuple[PluginTeam, list[PluginError]]:

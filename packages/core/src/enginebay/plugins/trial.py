@@ -37,11 +37,7 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 
 def trust(status: BackendStatus) -> None:
-    """Record that a plugin passed its import trial, so that no trial runs in a child process.
-
-    Tests of a plugin call this function, since the plugin's author debugs the import in the process
-    of the tests.
-    """
+    """Record that a plugin passed its import trial, so that no trial runs in a child process."""
     trial_cache.store_result(status, _SURVIVED)
 
 

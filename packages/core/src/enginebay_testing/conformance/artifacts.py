@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
-from enginebay.tensors import save_arrays
 from enginebay_testing.conformance.kit import compare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay_testing.conformance.kit import Kit
 
 #: Loads an artifact, runs it on the inputs of a file, and writes the outputs to another file.
@@ -108,7 +107,8 @@ def _run_in_child(
     import numpy as np
 
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
-    save_arrays(inputs, kit.example("fixed").arrays())
+    feed: dict[str, Any] = {**kit.example("fixed").arrays()}
+    np.savez(inputs, **feed)
     imported = set(kit.python(_RUN, artifact, inputs, outputs).split())
     with np.load(outputs, allow_pickle=False) as file:
         return imported, dict(file)

@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 
 import enginebay as eb
-from enginebay.artifact import load_request
-from enginebay.backend import time_layers
+from enginebay.authors import load_request, to_numpy
 from enginebay.errors import InferenceError, InputError, UsageError
-from enginebay.tensors import to_numpy
 from enginebay_testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay_testing.conformance.kit import Kit
 
 _DTYPES = (
@@ -203,10 +201,9 @@ class InferenceLaws:
 
     def test_timed_layers_are_told_apart(self, kit: Kit) -> None:
         """The layers that ``time_layers`` returns have unique names and a positive total time."""
-        artifact = kit.artifact("convolutions")
-        request = load_request(artifact).wrapper_request()
+        request = load_request(kit.artifact("convolutions"))
         try:
-            layers = time_layers(request, kit.example("convolutions").arrays(), 3)
+            layers = request.time_layers(kit.example("convolutions").arrays(), 3)
         except UsageError as err:
             kit.skip(str(err))
         names = [layer.name for layer in layers]

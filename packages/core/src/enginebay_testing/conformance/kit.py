@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import enginebay as eb
-from enginebay.ir import SUFFIXES
 from enginebay_testing.command_runs import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from enginebay.plugins import BackendStatus
-    from enginebay.tensors import Array, NumpyArray
+    from enginebay.authors import Array, NumpyArray
     from enginebay_testing.conformance.models import Example
 
 #: Time limit of a test's child process; engines load slowly on a busy machine.
 TIMEOUT_SECONDS = 300.0
+
+#: The suffix by which ``eb.export`` knows each IR.
+_SUFFIXES = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}
 
 
 class Kit:
@@ -51,7 +52,7 @@ class Kit:
         return eb.get_backend(self.name)
 
     @cached_property
-    def status(self) -> BackendStatus:
+    def status(self) -> eb.BackendStatus:
         """The backend's entry in the result of ``list_backends()``."""
         statuses = {status.name: status for status in eb.list_backends()}
         if self.name not in statuses:
@@ -163,7 +164,7 @@ class Kit:
             example.module,
             example.inputs,
             backend=self.name,
-            path=folder / f"model{SUFFIXES[kind]}",
+            path=folder / f"model{_SUFFIXES[kind]}",
             dynamic=example.dynamic_shapes or None,
             overwrite=True,
             options=eb.ExportOptions(ir=kind),
@@ -212,7 +213,7 @@ def compare(
     expected: Mapping[str, NumpyArray], found: Mapping[str, Array], *, precision: str = "fp32"
 ) -> None:
     """Assert that outputs have the expected names, dtypes, shapes and values."""
-    from enginebay.verification import compare_outputs
+    from enginebay.authors import compare_outputs
 
     names = list(found)
     assert names == list(expected), f"expected the outputs {list(expected)}, found {names}"

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from enginebay.tensors import host_tensor, to_numpy
+from enginebay.authors import to_numpy, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
 
 class Example(NamedTuple):
@@ -36,7 +36,7 @@ class Example(NamedTuple):
     def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
         """Run the model in PyTorch, and return its outputs by name."""
         # Copies: torch.from_numpy() refuses negative strides and warns about read-only arrays.
-        tensors = {name: host_tensor(np.array(array, order="C")) for name, array in inputs.items()}
+        tensors = {name: to_torch(np.array(array, order="C")) for name, array in inputs.items()}
         return {name: to_numpy(tensor) for name, tensor in self._run_module(tensors).items()}
 
     def _run_module(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,11 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import enginebay as eb
+from enginebay.authors import declared_fields
 from enginebay.errors import ParamsError
-from enginebay.params import declared_fields
 
 if TYPE_CHECKING:
-    from enginebay.params import Field
     from enginebay_testing.conformance.kit import Kit
 
 
@@ -65,7 +64,7 @@ def _change_values(backend: eb.Backend) -> dict[str, Any]:
     return changed
 
 
-def _change_value(field: Field) -> Any:
+def _change_value(field: Any) -> Any:
     if field.choices:
         return next((choice for choice in field.choices if choice != field.default), None)
     if field.type is bool:

@@ -6,6 +6,7 @@ import inspect
 import platform
 from collections import Counter
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +14,6 @@ import msgspec
 import pytest
 
 import enginebay as eb
-from enginebay.plugins import list_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -234,9 +234,15 @@ def _add_versions(report: Report, kit: Kit | None) -> Report:
         with suppress(eb.EnginebayError):  # a test fails with the same error
             report.distribution, report.version = kit.status.distribution, kit.status.version
             report.claims = Claims.of(kit.backend.info)
-            report.plugins = tuple(f"{p.name} of {p.provider}" for p in list_plugins())
+            report.plugins = _every_backends_plugins()
             report.engine_version = kit.backend.get_version()
     return report
+
+
+def _every_backends_plugins() -> tuple[str, ...]:
+    """Return the installed plugins that apply to every backend, with their distributions."""
+    installed = entry_points(group="enginebay.plugins")
+    return tuple(sorted(f"{p.name} of {p.dist.name} {p.dist.version}" for p in installed if p.dist))
 
 
 def _outcome_of(report: pytest.TestReport) -> Outcome:
