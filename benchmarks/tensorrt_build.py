@@ -46,7 +46,7 @@ def polygraphy(model: Path, folder: Path) -> None:
 def ours(model: Path, folder: Path) -> None:
     """Build as every deployment does."""
     import enginebay as eb
-    from enginebay.authors import read_onnx
+    from enginebay.authors.files import read_onnx
     from enginebay.hooks import ConvertRequest
 
     backend = eb.get_backend("tensorrt-rtx")

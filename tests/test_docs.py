@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tomllib
 import types
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -329,6 +330,9 @@ def shown_on(page: str) -> set[str]:
 def test_the_reference_has_every_public_name() -> None:
     names = {f"enginebay.{name}" for name in eb.__all__}
     names |= {f"enginebay.authors.{name}" for name in authors.__all__}
+    for door in authors.DOORS:
+        module = f"enginebay.authors.{door}"
+        names |= {f"{module}.{name}" for name in import_module(module).__all__}
     names |= {f"enginebay.commands.{name}" for name in commands.__all__}
     names |= {f"enginebay_lab.{name}" for name in lab.__all__}
     names |= {f"enginebay_vision.{name}" for name in vision.__all__}

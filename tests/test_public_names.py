@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from enginebay import authors
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,6 +26,7 @@ PUBLIC = {
         "enginebay.errors",
         "enginebay.environment",
         "enginebay.authors",
+        *(f"enginebay.authors.{door}" for door in authors.DOORS),
         "enginebay.commands",
     )
 }
@@ -41,17 +44,19 @@ SOURCES = sorted(
 def private_names(source: str) -> Iterator[str]:
     """Yield the private names of Enginebay that a module uses, each with its line."""
     tree = ast.parse(source)
-    aliases = set()
+    aliases: dict[str, str] = {}  # the names of public modules in this module
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and is_ours(node.module or ""):
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
-                if whole not in PUBLIC and alias.name not in PUBLIC.get(node.module, ()):
+                if whole in PUBLIC:
+                    aliases[alias.asname or alias.name] = whole
+                elif alias.name not in PUBLIC.get(node.module, ()):
                     yield f"{node.lineno}: {whole}"
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "enginebay":
-                    aliases.add(alias.asname or alias.name)
+                    aliases[alias.asname or alias.name] = alias.name
                 elif is_ours(alias.name) and alias.name not in PUBLIC:
                     yield f"{node.lineno}: {alias.name}"
     for node in ast.walk(tree):
@@ -59,9 +64,9 @@ def private_names(source: str) -> Iterator[str]:
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
             and node.value.id in aliases
-            and node.attr not in PUBLIC["enginebay"]
+            and node.attr not in PUBLIC[aliases[node.value.id]]
         ):
-            yield f"{node.lineno}: enginebay.{node.attr}"
+            yield f"{node.lineno}: {aliases[node.value.id]}.{node.attr}"
 
 
 def is_ours(module: str) -> bool:
@@ -93,6 +98,8 @@ def test_plugins_use_public_names(path: Path) -> None:
         "from enginebay import plugins",
         "import enginebay.ir",
         "import enginebay as eb\neb.plugins",
+        "from enginebay.authors import read_onnx",
+        "from enginebay.authors import isolation\nisolation.programs",
     ],
 )
 def test_private_names_are_found(source: str) -> None:
@@ -102,7 +109,8 @@ def test_private_names_are_found(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from enginebay.authors import read_onnx",
+        "from enginebay.authors.files import read_onnx",
+        "from enginebay.authors import isolation\nisolation.call",
         "from enginebay import hooks",
         "import enginebay.errors",
         "import enginebay as eb\neb.deploy",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay import Wrapper
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: Different inputs, each in every layout.
 _CASES = 24

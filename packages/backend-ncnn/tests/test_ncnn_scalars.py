@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 from enginebay_ncnn.onnx_files import save_onnx_for_pnnx
 
 if TYPE_CHECKING:

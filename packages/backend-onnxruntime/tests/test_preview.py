@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import enginebay as eb
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:

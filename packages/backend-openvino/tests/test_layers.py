@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.authors import load_request
+from enginebay.authors.artifacts import load_request
 
 
 def test_layers_have_times_nodes_and_modules(tmp_path):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 import enginebay as eb
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import OPSET, RNG, linear, nonzero, slow
 
 import enginebay as eb
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 from enginebay.errors import BackendUnavailableError, ConversionError, ParamsError
 from enginebay.hooks import ConvertRequest
 from enginebay_tensorrt.api import from_onnx

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from enginebay.authors import lock_file
+from enginebay.authors.files import lock_file
 from enginebay_tensorrt.cuda import Device
 from enginebay_tensorrt.timing_cache import locate_cache_file, use_timing_cache
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.authors import read_task
+from enginebay.authors.sources import read_task
 
 from .conftest import SMALL
 

@@ -10,7 +10,7 @@ import pytest
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay.authors import read_task
+from enginebay.authors.sources import read_task
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay_mmpretrain import plugin
 from enginebay_mmpretrain.model_config import read_image_size

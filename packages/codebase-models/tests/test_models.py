@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.authors import find_model
+from enginebay.authors.sources import find_model
 from enginebay.hooks import ModelRequest
 from enginebay_models.plugin import model_sources
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import enginebay as eb
-from enginebay.authors import read_task
+from enginebay.authors.sources import read_task
 from enginebay.hooks import ModelRequest
 from enginebay_models.plugin import model_sources
 from enginebay_models.records import crop, resize

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import enginebay
-from enginebay.authors import lock_file, replacement
+from enginebay.authors.files import lock_file, replacement
 from enginebay.files import lock_folder
 
 HOLD = (

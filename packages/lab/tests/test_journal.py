@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from enginebay.authors import write_whole
+from enginebay.authors.files import write_whole
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.journal import Journal
 
@@ -133,7 +133,8 @@ def test_a_full_disk_is_an_error_and_keeps_the_content(tmp_path: Path, write: st
     file.write_bytes(WHOLE)
     done = limited(
         "from pathlib import Path\n"
-        "from enginebay.authors import write_whole; from enginebay_lab.journal import Journal\n"
+        "from enginebay.authors.files import write_whole\n"
+        "from enginebay_lab.journal import Journal\n"
         f"file = Path({str(file)!r})\n{write}",
         len(WHOLE) + 20,
     )

@@ -11,7 +11,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay.authors import read_task
+from enginebay.authors.sources import read_task
 from enginebay.tasks import record_task
 from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target

@@ -9,7 +9,7 @@ import pytest
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay.authors import read_task
+from enginebay.authors.sources import read_task
 from enginebay.plugins import known_packages
 from enginebay.tasks import record_task
 from enginebay_vision import plugin

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from enginebay.authors import numpy_dtype
+from enginebay.authors.arrays import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_ncnn.plan import Plan, Port
 from enginebay_ncnn.shapes import find_batch_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from enginebay import IRModel, TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.graph import Graph
     from enginebay_ncnn.plan import BlobType

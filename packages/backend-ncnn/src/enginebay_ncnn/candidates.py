@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import time_left
+from enginebay.authors import isolation
 from enginebay.errors import ConversionError, EnginebayError
 from enginebay_ncnn.onnx_files import save_onnx_for_pnnx
 from enginebay_ncnn.torchscript import silence_warnings, summarize_error
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from enginebay import IRModel
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import BlobType
@@ -101,7 +101,7 @@ def iterate_candidates(
         return
     is_open = any(shape.is_open for shape in shapes)  # a lowered graph has fixed sizes
     # A model with dynamic shapes has no other candidate, which would need the rest of the time.
-    timeout = math.inf if is_open else _FIRST_SHARE * time_left()
+    timeout = math.inf if is_open else _FIRST_SHARE * isolation.time_left()
     yield (
         "the unchanged model",
         lambda: Candidate(frozen.path, feeds, frozen.outputs, frozen.source_lines, timeout),

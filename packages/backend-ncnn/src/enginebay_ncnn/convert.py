@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enginebay.authors import call
+from enginebay.authors import isolation
 from enginebay.errors import (
     ConversionError,
     InferenceError,
@@ -35,7 +35,7 @@ from enginebay_ncnn.trial_inputs import make_trial_inputs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.params import NcnnParams
@@ -215,7 +215,7 @@ def _first_run(
     inputs, outputs = folder / "inputs.npz", folder / "outputs.npz"
     np.savez(inputs, *(examples[port.name] for port in plan.inputs))
     try:
-        call(
+        isolation.call(
             "enginebay_ncnn.child_process:run_once",
             folder,
             plan_file,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: Operators whose integer constants are values; other operators take sizes, axes and slice bounds.
 _TORCHSCRIPT_OPERATORS = frozenset(

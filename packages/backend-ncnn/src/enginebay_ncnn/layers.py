@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import call
+from enginebay.authors import isolation
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def check_layers(
     custom = {*params.custom_layers, *params.module_ops}
     types = sorted({layer.type for layer in graph.layers} - custom)
     unknown = set(
-        call(
+        isolation.call(
             "enginebay_ncnn.child_process:find_unknown_layers",
             types,
             timeout=params.pnnx_timeout,

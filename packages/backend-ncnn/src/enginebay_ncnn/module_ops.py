@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import read_torchscript
+from enginebay.authors.files import read_torchscript
 from enginebay.errors import ParamsError, nearest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import run
+from enginebay.authors import isolation
 from enginebay.errors import (
     ChildTimeoutError,
     ConversionError,
@@ -108,7 +108,7 @@ def run_pnnx(candidate: Candidate, folder: Path, params: NcnnParams) -> Converte
     if modules:
         words.append("moduleop=" + ",".join(modules))
     try:
-        finished = run(
+        finished = isolation.run(
             [find_program(), candidate.path, *words],
             timeout=min(params.pnnx_timeout, candidate.timeout),
             cwd=folder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import call
+from enginebay.authors import isolation
 from enginebay.errors import ConversionError, LackingOperatorsError
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.candidates import iterate_candidates
@@ -68,7 +68,7 @@ def _find_unsupported(candidate: Candidate, params: NcnnParams, folder: Path) ->
     layers = Graph.read(converted.param).layers
     custom = {*params.custom_layers, *params.module_ops}
     types = sorted({layer.type for layer in layers} - custom)
-    unknown = call(
+    unknown = isolation.call(
         "enginebay_ncnn.child_process:find_unknown_layers",
         types,
         timeout=params.pnnx_timeout,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import CalibrationData
     from enginebay_ncnn.graph import Layer
     from enginebay_ncnn.params import NcnnParams

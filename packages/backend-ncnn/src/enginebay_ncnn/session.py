@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enginebay.authors import numpy_dtype
+from enginebay.authors.arrays import numpy_dtype
 from enginebay.errors import InferenceError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import ncnn
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_ncnn.plan import Plan, Port
 
 _FAILED = "ncnn could not compute '{name}' (blob {blob}, code {code})"

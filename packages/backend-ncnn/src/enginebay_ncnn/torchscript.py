@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from enginebay.authors import call
+from enginebay.authors import isolation
 from enginebay.errors import ChildCrashedError, ConversionError, MissingDependencyError
 from enginebay_ncnn.child_process import run_frozen
 from enginebay_ncnn.stable import replace_unstable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 _FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 
@@ -180,7 +180,9 @@ def _first_run(
         try:
             if in_child:
                 arguments = ("enginebay_ncnn.child_process:run_frozen", path, folder, first)
-                number = call(*arguments, timeout=timeout, result_type=int, subject="its process")
+                number = isolation.call(
+                    *arguments, timeout=timeout, result_type=int, subject="its process"
+                )
             else:
                 number = run_frozen(path, folder, first)
         except (ChildCrashedError, ConversionError) as err:

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_ncnn.shapes import InputShape
 
 

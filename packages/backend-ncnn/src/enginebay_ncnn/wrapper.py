@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import ncnn
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import Port

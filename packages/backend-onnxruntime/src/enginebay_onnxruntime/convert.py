@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from enginebay.authors import to_half
+from enginebay.authors.files import to_half
 from enginebay.errors import ConversionError
 from enginebay_onnxruntime.custom_ops import FOLDER, find_libraries, is_path
 

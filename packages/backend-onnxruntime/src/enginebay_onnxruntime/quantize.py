@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.authors import quiet
+from enginebay.authors.files import quiet
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnx
     from onnxruntime.quantization import CalibrationDataReader
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import CalibrationData
 
 #: Operators with 8-bit kernels, and operators that only move values, which work in 8 bits too.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
@@ -178,7 +178,7 @@ def _from_value(value: onnxruntime.OrtValue, spec: TensorSpec) -> NumpyArray:
 
     import numpy as np
 
-    from enginebay.authors import numpy_dtype
+    from enginebay.authors.arrays import numpy_dtype
 
     # A copy: an output that is also an input shares the input's memory.
     array = np.empty(value.shape(), numpy_dtype(spec.dtype))

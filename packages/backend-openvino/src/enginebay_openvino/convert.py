@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import quiet, read_exported_program, read_torchscript
+from enginebay.authors.files import quiet, read_exported_program, read_torchscript
 from enginebay.errors import ConversionError, EnginebayError
 from enginebay_openvino.devices import available_devices, resolve_device
 from enginebay_openvino.dtypes import get_dtype_name, get_openvino_type, is_shared

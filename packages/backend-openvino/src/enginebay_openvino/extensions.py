@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import named_object
+from enginebay.authors.sources import named_object
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_openvino.reasons import format_reason
 

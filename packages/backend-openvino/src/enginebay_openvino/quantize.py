@@ -6,7 +6,7 @@ from collections import Counter
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from enginebay.authors import quiet
+from enginebay.authors.files import quiet
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 from enginebay_openvino.reasons import format_reason
 

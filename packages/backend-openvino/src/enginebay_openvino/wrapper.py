@@ -9,7 +9,7 @@ import numpy as np
 
 import enginebay as eb
 from enginebay import TensorSpec
-from enginebay.authors import is_torch, numpy_dtype
+from enginebay.authors.arrays import is_torch, numpy_dtype
 from enginebay.errors import InferenceError, UsageError
 from enginebay_openvino.compiling import compile_model
 from enginebay_openvino.dtypes import get_dtype_name, get_openvino_type
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import openvino as ov
 
-    from enginebay.authors import Array, NumpyArray
+    from enginebay.authors.arrays import Array, NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_openvino.params import OpenvinoParams
 

@@ -64,7 +64,7 @@ def from_onnx(
         >>> data = [{"x": image} for image in images]  # doctest: +SKIP
         >>> plan = from_onnx("m.onnx", precision="int8", calibration_data=data)  # doctest: +SKIP
     """
-    from enginebay.authors import read_onnx
+    from enginebay.authors.files import read_onnx
     from enginebay_tensorrt.convert import build, check_params
 
     parameters = _PARAMS[backend](**params)
@@ -93,7 +93,7 @@ def save(plan: bytes, path: str | Path) -> None:
     Raises:
         EnginebayError: The disk is full or read-only; an existing file is left unchanged.
     """
-    from enginebay.authors import write_whole
+    from enginebay.authors.files import write_whole
 
     write_whole(Path(path), plan)
 

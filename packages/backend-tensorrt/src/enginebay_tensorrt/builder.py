@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import tensorrt as trt
 
     from enginebay import TensorSpec
-    from enginebay.authors import ShapeProfile
+    from enginebay.authors.arrays import ShapeProfile
     from enginebay_tensorrt.library import Library
     from enginebay_tensorrt.params import Params
     from enginebay_tensorrt.profiles import Profile

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay import IRModel
-    from enginebay.authors import ShapeProfile
+    from enginebay.authors.arrays import ShapeProfile
     from enginebay.hooks import CalibrationData, ConvertRequest
     from enginebay_tensorrt.params import Params
 

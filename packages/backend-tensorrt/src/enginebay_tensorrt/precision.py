@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import to_half
+from enginebay.authors.files import to_half
 from enginebay.errors import ParamsError
 from enginebay_tensorrt.library import get_library
 from enginebay_tensorrt.quantize import quantize

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import format_dims, name_shapes, parse_shapes, resolve_profiles
+from enginebay.authors.arrays import format_dims, name_shapes, parse_shapes, resolve_profiles
 from enginebay.errors import ParamsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.authors import ShapeProfile, Shapes
+    from enginebay.authors.arrays import ShapeProfile, Shapes
     from enginebay_tensorrt.params import Params
 
     #: Dimensions by input, -1 where they are dynamic.

@@ -10,7 +10,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from enginebay.authors import quiet
+from enginebay.authors.files import quiet
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx
     from onnxruntime.quantization import CalibrationDataReader
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import CalibrationData
 
 #: The operators for which TensorRT has 8-bit kernels that are worth using.

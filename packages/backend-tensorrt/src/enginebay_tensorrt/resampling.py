@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: Half of each filter's width.
 _SUPPORT = {"bilinear": 1.0, "bicubic": 2.0}

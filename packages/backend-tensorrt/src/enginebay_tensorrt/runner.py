@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import numpy_dtype
+from enginebay.authors.arrays import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.context import Context
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
     from cuda.bindings import runtime as cudart
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_tensorrt.context import Grow, Shape
     from enginebay_tensorrt.engine import Engine, Tensor
 

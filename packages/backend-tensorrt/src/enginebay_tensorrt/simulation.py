@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
-from enginebay.authors import quiet
+from enginebay.authors.files import quiet
 from enginebay.errors import ConversionError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_tensorrt.params import Params
 

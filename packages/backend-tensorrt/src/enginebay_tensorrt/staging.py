@@ -11,7 +11,7 @@ import numpy as np
 from enginebay_tensorrt import cuda
 
 if TYPE_CHECKING:
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class Staging:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import lock_file, write_whole
+from enginebay.authors.files import lock_file, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

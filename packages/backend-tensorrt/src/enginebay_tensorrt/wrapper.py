@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_tensorrt.engine import Engine
     from enginebay_tensorrt.params import Params

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.authors import (
+from enginebay.authors.files import quiet
+from enginebay.authors.sources import (
     Options,
     fixed_seed,
     image_size,
     load_weights,
     measure_norms,
-    quiet,
     read_options,
 )
 from enginebay.errors import ModelSourceError, nearest

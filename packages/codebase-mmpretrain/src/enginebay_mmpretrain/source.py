@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import (
+from enginebay.authors.files import quiet
+from enginebay.authors.sources import (
     Options,
     fixed_seed,
     image_size,
     load_weights,
     measure_norms,
-    quiet,
     read_options,
 )
 from enginebay.errors import ModelSourceError, nearest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import take_weights
+from enginebay.authors.sources import take_weights
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from enginebay.authors import read_task
+from enginebay.authors.sources import read_task
 from enginebay_models.records import Record, classify, crop, resize
 
 if TYPE_CHECKING:

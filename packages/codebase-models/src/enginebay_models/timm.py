@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
+from enginebay.authors.sources import (
+    fixed_seed,
+    image_size,
+    load_weights,
+    measure_norms,
+    read_options,
+)
 from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
 from enginebay_models.tasks import timm_task
 

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torchvision.models.detection.ssd import SSD
 from torchvision.ops.boxes import clip_boxes_to_image
 
-from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
+from enginebay.authors.sources import (
+    fixed_seed,
+    image_size,
+    load_weights,
+    measure_norms,
+    read_options,
+)
 from enginebay.errors import ModelSourceError
 from enginebay_models.library import wrap_download_errors
 from enginebay_models.records import Record, crop, resize

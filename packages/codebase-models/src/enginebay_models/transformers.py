@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import Options, fixed_seed, image_size, load_weights, read_options
+from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.image_processors import transformers_task

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
 
 
@@ -95,7 +95,7 @@ class LoopbackWrapper(eb.Wrapper):
     def __init__(self, request: WrapperRequest[LoopbackParams]) -> None:
         from onnx.reference import ReferenceEvaluator
 
-        from enginebay.authors import read_onnx
+        from enginebay.authors.files import read_onnx
 
         path = request.directory / request.files[0]
         model = read_onnx(path)

@@ -71,7 +71,7 @@ def test_tiny_model_matches_its_comment() -> None:
 def test_tiny_torch_model_is_read_and_computes_relu_of_2_x(name: str) -> None:
     import torch
 
-    from enginebay.authors import find_model
+    from enginebay.authors.sources import find_model
 
     x = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
     found = find_model(str(_TINY_MODELS / name)).module(x)

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 from enginebay.errors import ModelSourceError
 
 #: Prints the growth of the peak memory in kB. ``ru_maxrss`` would include the parent process.
@@ -20,7 +20,7 @@ _READ = """
 import re, sys
 from pathlib import Path
 import onnx
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 def most():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before = most()

@@ -31,7 +31,7 @@ class Net(nn.Linear):
 ZOO = """
 import torch
 import enginebay as eb
-from enginebay.authors import fixed_seed, load_weights, read_options
+from enginebay.authors.sources import fixed_seed, load_weights, read_options
 
 def build(request):
     options = read_options(request)

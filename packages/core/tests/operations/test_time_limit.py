@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BACKEND = """
 from enginebay_testing.loopback import *
 from enginebay_testing import loopback
-from enginebay.authors import check_time_limit, run
+from enginebay.authors import isolation
 from enginebay.errors import ConversionError, IsolationError
 
 check_env, build_wrapper = loopback.check_env, loopback.build_wrapper
@@ -38,7 +38,7 @@ IN_PROCESSES = """
     for way in ("first", "second"):
         request.progress(way)
         try:
-            run(["sleep", "600"], timeout=600)
+            isolation.run(["sleep", "600"], timeout=600)
         except IsolationError as err:
             last = err
     raise ConversionError(f"every way failed: {last}") from last
@@ -46,7 +46,7 @@ IN_PROCESSES = """
 
 IN_THIS_PROCESS = """
     while True:
-        check_time_limit()
+        isolation.check_time_limit()
 """
 
 

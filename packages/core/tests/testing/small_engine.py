@@ -194,7 +194,7 @@ class Wrapper(eb.Wrapper):
     """Runs a program node by node."""
 
     def __init__(self, request):
-        from enginebay.authors import read_exported_program
+        from enginebay.authors.files import read_exported_program
 
         program, ir = read_exported_program(request.directory / request.files[0])
         super().__init__(inputs=request.inputs or ir.inputs, outputs=request.outputs or ir.outputs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from enginebay.authors import write_whole
+from enginebay.authors.files import write_whole
 from enginebay.errors import UsageError, disk_error, disk_failure, nearest
 
 if TYPE_CHECKING:

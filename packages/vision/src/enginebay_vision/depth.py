@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estimation"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: The lowest score of boxes for metrics, even if the task's threshold is higher: average precision
 #: also counts the objects that only boxes with low scores find.

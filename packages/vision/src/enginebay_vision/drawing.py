@@ -5,7 +5,7 @@ from __future__ import annotations
 from colorsys import hsv_to_rgb
 from typing import TYPE_CHECKING
 
-from enginebay.authors import replacement
+from enginebay.authors.files import replacement
 from enginebay.errors import EnginebayError, UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
     from PIL.ImageDraw import ImageDraw
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.results import Box
 
 #: The step between the hues of consecutive classes: multiples of the golden ratio never repeat.

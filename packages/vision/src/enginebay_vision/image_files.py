@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image as PilImage
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
     #: The path of an image file, or an image that is open already.
     ImageSource: TypeAlias = str | PathLike[str] | PilImage

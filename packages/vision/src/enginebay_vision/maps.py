@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.image_input import ImageInput
 
 #: The number of values interpolated at once, which limits memory: 150 classes at 4K need 5 GB.

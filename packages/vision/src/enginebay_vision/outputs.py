@@ -11,7 +11,7 @@ from enginebay.errors import InferenceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: The function that converts a network's outputs to scores from 0 to 1.
 Activation = Literal["softmax", "sigmoid", "none"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enginebay.authors import numpy_dtype
+from enginebay.authors.arrays import numpy_dtype
 from enginebay.errors import InputError
 from enginebay_vision.image_files import open_image
 from enginebay_vision.maps import interpolate_axis
@@ -15,7 +15,7 @@ from enginebay_vision.steps import Crop, Placement, Resize
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.image_files import ImageSource
     from enginebay_vision.image_input import ImageInput
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: The value of a pixel without a class, in resulting masks and in mask files.
 NO_CLASS, NO_CLASS_IN_FILES = -1, 255

@@ -11,7 +11,7 @@ from enginebay.errors import UsageError
 from enginebay_vision.detections.boxes import compute_overlaps
 
 if TYPE_CHECKING:
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

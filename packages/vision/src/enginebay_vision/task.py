@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.class_folders import ClassFolders
     from enginebay_vision.image_files import ImageSource
 

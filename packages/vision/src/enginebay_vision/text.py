@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recognition"):

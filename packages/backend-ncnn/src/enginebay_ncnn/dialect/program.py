@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from enginebay.authors import check_time_limit
+from enginebay.authors import isolation
 from enginebay.errors import ConversionError
 from enginebay_ncnn.dialect.arithmetic import write_add
 from enginebay_ncnn.dialect.layout import MAX_RANK, narrow, reshape
@@ -94,7 +94,7 @@ def write_program(
             trace: Any = torch.jit.trace
             # check_trace would run the graph twice more, only to compare the traces.
             traced = trace(graph, inputs, check_trace=False).eval()
-            check_time_limit()
+            isolation.check_time_limit()
             result: Any = torch.jit.freeze(traced, optimize_numerics=False)
             copy_repeated_inputs(result.graph)
     except (RuntimeError, TypeError, IndexError, ValueError) as err:
@@ -155,7 +155,7 @@ class DialectModule(torch.nn.Module):
             }
             floats = dict(zip(names, tensors[: len(names)], strict=True))
             for node in self._nodes:
-                check_time_limit()
+                isolation.check_time_limit()
                 if node.name in floats:
                     blob = Blob(floats[node.name], trace, node.meta["val"].dtype)
                     run.values[node] = blob

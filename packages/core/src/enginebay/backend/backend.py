@@ -516,7 +516,7 @@ class Backend:
         """Return the parameters that a deploy config specifies.
 
         Args:
-            config: A config, as :func:`enginebay.authors.read_config` returns it.
+            config: A config, as :func:`enginebay.authors.files.read_config` returns it.
             work_dir: The folder of the engine's files.
             **over: Field name → value; these values override the config.
 

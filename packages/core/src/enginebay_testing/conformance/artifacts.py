@@ -11,7 +11,7 @@ from enginebay_testing.conformance.kit import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_testing.conformance.kit import Kit
 
 #: Loads an artifact, runs it on the inputs of a file, and writes the outputs to another file.

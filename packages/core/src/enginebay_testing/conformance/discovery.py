@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.authors import numpy_dtype
+from enginebay.authors.arrays import numpy_dtype
 
 if TYPE_CHECKING:
     from enginebay_testing.conformance.kit import Kit

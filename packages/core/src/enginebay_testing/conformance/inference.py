@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import enginebay as eb
-from enginebay.authors import load_request, to_numpy
+from enginebay.authors.arrays import to_numpy
+from enginebay.authors.artifacts import load_request
 from enginebay.errors import InferenceError, InputError, UsageError
 from enginebay_testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_testing.conformance.kit import Kit
 
 _DTYPES = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from enginebay.authors import Array, NumpyArray
+    from enginebay.authors.arrays import Array, NumpyArray
     from enginebay_testing.conformance.models import Example
 
 #: Time limit of a test's child process; engines load slowly on a busy machine.
@@ -213,7 +213,7 @@ def compare(
     expected: Mapping[str, NumpyArray], found: Mapping[str, Array], *, precision: str = "fp32"
 ) -> None:
     """Assert that outputs have the expected names, dtypes, shapes and values."""
-    from enginebay.authors import compare_outputs
+    from enginebay.authors.arrays import compare_outputs
 
     names = list(found)
     assert names == list(expected), f"expected the outputs {list(expected)}, found {names}"

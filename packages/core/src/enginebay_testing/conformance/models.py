@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from enginebay.authors import to_numpy, to_torch
+from enginebay.authors.arrays import to_numpy, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class Example(NamedTuple):

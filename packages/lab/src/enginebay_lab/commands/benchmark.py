@@ -114,7 +114,7 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay import open_artifact
-    from enginebay.authors import inputs_for, parse_inputs
+    from enginebay.authors.arrays import inputs_for, parse_inputs
     from enginebay.commands import progress
     from enginebay_lab.measurement.benchmark_artifact import benchmark
 

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import enginebay as eb
-from enginebay.authors import (
-    Steps,
-    check_target,
-    find_model,
-    installed_backends,
-    parse_shapes,
-    read_config,
-    shapes_of,
-)
+from enginebay.authors import Steps, installed_backends
+from enginebay.authors.arrays import parse_shapes
+from enginebay.authors.artifacts import check_target
+from enginebay.authors.files import read_config
+from enginebay.authors.sources import find_model, shapes_of
 from enginebay.commands import python_call, typed
 from enginebay.errors import (
     ArtifactExistsError,
@@ -38,7 +34,8 @@ from enginebay_lab.shared_params import check_shared_param, own_params
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.authors import ModelSource, Step
+    from enginebay.authors import Step
+    from enginebay.authors.sources import ModelSource
 
 
 class Combination(NamedTuple):

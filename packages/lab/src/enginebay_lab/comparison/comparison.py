@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import Verification
-from enginebay.authors import write_whole
+from enginebay.authors.files import write_whole
 from enginebay.commands import (
     Fields,
     Result,

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay import VerdictWarning, VerifyOptions, open_artifact, verify
-from enginebay.authors import Step, Steps, input_sets
+from enginebay.authors import Step, Steps
+from enginebay.authors.artifacts import input_sets
 from enginebay.environment import require
 from enginebay.errors import UsageError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enginebay import Artifact, RewriterSet
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_lab.diagnosis.bisection import Bisection
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import source_modules
+from enginebay.authors.files import source_modules
 from enginebay.errors import UsageError
 from enginebay_lab.diagnosis.bisect_nodes import evaluate_tensors, make_runner
 from enginebay_lab.diagnosis.bisection import Bisection
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray, Steps
+    from enginebay.authors import Steps
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
 
 _EVALUATOR = "onnx's reference evaluator"

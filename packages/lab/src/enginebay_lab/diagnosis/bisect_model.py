@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import find_model, reference_model, to_torch, unchanged
+from enginebay.authors.arrays import to_torch
+from enginebay.authors.sources import find_model, reference_model, unchanged
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.diagnosis.bisect_file import bisect_file
 from enginebay_lab.diagnosis.bisect_nodes import (
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from enginebay import Artifact
-    from enginebay.authors import BoundModel, ModelSource, NumpyArray, Steps
+    from enginebay.authors import Steps
+    from enginebay.authors.arrays import NumpyArray
+    from enginebay.authors.sources import BoundModel, ModelSource
     from enginebay_lab.diagnosis.bisect_nodes import GraphNode, NodeFinding
     from enginebay_lab.diagnosis.module_search import Culprit, EngineComparison
 

@@ -7,7 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay import open_artifact
-from enginebay.authors import evaluator_outputs, find_model, source_modules, to_numpy
+from enginebay.authors.arrays import to_numpy
+from enginebay.authors.files import source_modules
+from enginebay.authors.sources import evaluator_outputs, find_model
 from enginebay.errors import EnginebayError
 from enginebay_lab.diagnosis.bisection import Node
 from enginebay_lab.diagnosis.node_search import NodeSearch
@@ -17,7 +19,7 @@ from enginebay_lab.diagnosis.pieces import SideBySide
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.authors import NumpyArray, OutputComparison, Sample
+    from enginebay.authors.arrays import NumpyArray, OutputComparison, Sample
     from enginebay_lab.diagnosis.bisection import Step
     from enginebay_lab.diagnosis.module_search import Culprit
     from enginebay_lab.diagnosis.piece_engines import PieceEngines

@@ -7,7 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay import open_artifact
-from enginebay.authors import Steps, find_model, input_sets, unchanged
+from enginebay.authors import Steps
+from enginebay.authors.artifacts import input_sets
+from enginebay.authors.sources import find_model, unchanged
 from enginebay.environment import require
 from enginebay.errors import UsageError
 from enginebay_lab.diagnosis.bisect_artifact import check_one_engine
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enginebay import Artifact, RewriterSet
-    from enginebay.authors import NumpyArray, Step
+    from enginebay.authors import Step
+    from enginebay.authors.arrays import NumpyArray
 
 
 def pieces(

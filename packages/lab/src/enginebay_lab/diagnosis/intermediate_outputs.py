@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import nn
 
-from enginebay.authors import evaluation, output_leaves
+from enginebay.authors.arrays import output_leaves
+from enginebay.authors.sources import evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
-    from enginebay.authors import Call
+    from enginebay.authors.sources import Call
 
 
 class ModuleOutput(NamedTuple):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from enginebay.authors import compare_outputs, evaluation
+from enginebay.authors.arrays import compare_outputs
+from enginebay.authors.sources import evaluation
 from enginebay_lab.diagnosis.module_calls import record_calls
 from enginebay_lab.diagnosis.pieces import InnerCall, InnerCalls, Piece
 from enginebay_lab.diagnosis.random_values import draw_values

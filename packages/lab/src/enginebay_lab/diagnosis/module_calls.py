@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from enginebay.authors import Call, evaluation
+from enginebay.authors.sources import Call, evaluation
 from enginebay_lab.diagnosis.intermediate_outputs import find_tensors, hooked_modules
 
 if TYPE_CHECKING:

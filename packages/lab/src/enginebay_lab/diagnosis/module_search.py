@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from enginebay.authors import OutputComparison
+from enginebay.authors.arrays import OutputComparison
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.diagnosis.bisection import Place
 from enginebay_lab.diagnosis.intermediate_outputs import ModuleOutput, ModuleOutputsModel
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.authors import Call
+    from enginebay.authors.sources import Call
 
 #: Limits for the outputs of one engine: they are in memory together with the reference's outputs.
 _GROUP_OUTPUTS = 64

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from enginebay.authors import NumpyArray, OutputComparison
+    from enginebay.authors.arrays import NumpyArray, OutputComparison
     from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
 
     #: A function that builds an engine of an ONNX file, runs it on inputs, and compares its only

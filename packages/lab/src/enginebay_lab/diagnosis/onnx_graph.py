@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class OnnxGraph:

@@ -18,7 +18,8 @@ from enginebay import (
     load,
     rewrite,
 )
-from enginebay.authors import compare_outputs, time_limit
+from enginebay.authors import isolation
+from enginebay.authors.arrays import compare_outputs
 from enginebay_lab.diagnosis.module_search import EngineComparison
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from enginebay import Artifact, BackendParams, Deployment, RewriterSet
-    from enginebay.authors import Array, NumpyArray, OutputComparison, Rewriting
+    from enginebay.authors import Rewriting
+    from enginebay.authors.arrays import Array, NumpyArray, OutputComparison
 
 #: The names of exporters in :class:`enginebay.ExportOptions`, by their names in manifests.
 _EXPORTERS = {
@@ -147,7 +149,10 @@ class PieceEngines:
             EnginebayError: The engine cannot be built or run.
         """
         self.count += 1
-        with TemporaryDirectory(prefix="enginebay-bisect-") as folder, time_limit(self.timeout):
+        with (
+            TemporaryDirectory(prefix="enginebay-bisect-") as folder,
+            isolation.time_limit(self.timeout),
+        ):
             work_dir = Path(folder) / "engine"
             artifact = convert(
                 path, backend=self.backend.name, work_dir=work_dir, params=self.params

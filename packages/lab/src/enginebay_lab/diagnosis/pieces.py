@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from enginebay.authors import Call
+    from enginebay.authors.sources import Call
 
 
 class ComputedTensor(NamedTuple):

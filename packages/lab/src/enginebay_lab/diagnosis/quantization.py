@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import enginebay as eb
-from enginebay.authors import Steps, check_target
+from enginebay.authors import Steps
+from enginebay.authors.artifacts import check_target
 from enginebay.commands import Fields, Result, join_names, python_call, short_path, typed
 from enginebay.errors import NotVerifiedError, UsageError
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity

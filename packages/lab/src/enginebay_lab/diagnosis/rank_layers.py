@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import enginebay as eb
-from enginebay.authors import Steps, read_ir
+from enginebay.authors import Steps
+from enginebay.authors.files import read_ir
 from enginebay.commands import Fields, Result, Table
 from enginebay.errors import UsageError
 from enginebay.hooks import ConvertRequest
@@ -18,7 +19,8 @@ from enginebay.hooks import ConvertRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import Sample, Step
+    from enginebay.authors import Step
+    from enginebay.authors.arrays import Sample
     from enginebay.commands import Block
 
 

@@ -15,7 +15,7 @@ from enginebay_lab.evaluation.item_reader import stack_arrays
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
     #: The outputs of one item, or of several stacked items, by name.
     Arrays = Mapping[str, NumpyArray]

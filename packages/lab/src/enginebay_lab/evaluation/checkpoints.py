@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import write_whole
+from enginebay.authors.files import write_whole
 from enginebay_lab.evaluation.evaluation_rows import ROW_KIND, EvaluationRow
 from enginebay_lab.evaluation.shards import Shard
 from enginebay_lab.journal import Journal

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
-from enginebay.authors import is_torch, to_numpy
+from enginebay.authors.arrays import is_torch, to_numpy
 
 #: The size of the digest of one item's inputs, and of its target.
 DIGEST_BYTES = 8

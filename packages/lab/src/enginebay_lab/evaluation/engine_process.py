@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import (
-    LoadRequest,  # the child process reads serve_engine's annotations
-    PackedArray,
-    Worker,
-)
+from enginebay.authors import isolation
+from enginebay.authors.arrays import PackedArray
+from enginebay.authors.artifacts import LoadRequest  # noqa: TC001 - the child process reads the annotations
 from enginebay.errors import EnginebayError, InferenceError
 from enginebay_lab.evaluation.item_reader import stack_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
     #: The inputs or outputs of one item, by name.
     Arrays = dict[str, NumpyArray]
@@ -68,7 +66,7 @@ class EngineProcess:
         self.backend = request.backend
         self._timeout = timeout
         self._loaded = False
-        self._worker = Worker(request.backend, FUNCTION, request)
+        self._worker = isolation.Worker(request.backend, FUNCTION, request)
 
     def close(self) -> None:
         """End the child process."""

@@ -14,7 +14,7 @@ from enginebay_lab.evaluation.shards import SHARD_ITEMS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import Item
+    from enginebay.authors.sources import Item
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
     from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
     from enginebay_lab.evaluation.item_reader import ItemReader

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import DataRecord
+from enginebay.authors.sources import DataRecord
 from enginebay.commands import Fields, Result, Table
 
 if TYPE_CHECKING:

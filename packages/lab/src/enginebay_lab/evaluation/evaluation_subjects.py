@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from enginebay import Artifact
-from enginebay.authors import LoadRequest, load_request, use_artifact
+from enginebay.authors.artifacts import LoadRequest, load_request, use_artifact
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enginebay.authors import is_torch
+from enginebay.authors.arrays import is_torch
 from enginebay_lab.evaluation.digests import DIGEST_BYTES, ItemDigests, TotalDigest, digest_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from enginebay import DataSet, TensorSpec
-    from enginebay.authors import Item, NumpyArray
+    from enginebay.authors.arrays import NumpyArray
+    from enginebay.authors.sources import Item
 
 #: The number of items in the first chunk, before the duration of a chunk is known.
 FIRST_CHUNK_ITEMS = 16

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.authors import contributed, named_object
+from enginebay.authors import contributed
+from enginebay.authors.sources import named_object
 from enginebay.errors import EnginebayError, UsageError, check_text, first_line, nearest
 from enginebay.hooks import MetricRequest
 from enginebay_lab.evaluation.metrics import Cosine, MeanAbsoluteError, TopK

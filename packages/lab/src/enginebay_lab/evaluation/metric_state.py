@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from enginebay.authors import PackedArray, is_torch, to_numpy
+from enginebay.authors.arrays import PackedArray, is_torch, to_numpy
 
 
 def pack_state(value: object) -> object:

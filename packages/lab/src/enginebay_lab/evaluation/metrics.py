@@ -11,7 +11,7 @@ from enginebay.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class _MeanMetric:

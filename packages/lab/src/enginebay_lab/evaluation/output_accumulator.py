@@ -17,7 +17,8 @@ from enginebay_lab.evaluation.guarded_metric import GuardedMetric, MetricError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.authors import Item, NumpyArray
+    from enginebay.authors.arrays import NumpyArray
+    from enginebay.authors.sources import Item
     from enginebay_lab.evaluation.agreement import Arrays
     from enginebay_lab.evaluation.metric_sources import MetricSource
 

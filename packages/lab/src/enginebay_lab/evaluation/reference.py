@@ -9,13 +9,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import find_model, is_torch, reference_model, to_numpy, unchanged
+from enginebay.authors.arrays import is_torch, to_numpy
+from enginebay.authors.sources import find_model, reference_model, unchanged
 from enginebay.errors import InputError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import Item, ModelSource, NumpyArray
+    from enginebay.authors.arrays import NumpyArray
+    from enginebay.authors.sources import Item, ModelSource
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
 
     #: Runs a model on one item's inputs, and returns its outputs.

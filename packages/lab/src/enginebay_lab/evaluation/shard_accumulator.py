@@ -14,7 +14,8 @@ from enginebay_lab.evaluation.shards import Shard
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from enginebay.authors import Item, NumpyArray
+    from enginebay.authors.arrays import NumpyArray
+    from enginebay.authors.sources import Item
     from enginebay_lab.evaluation.checkpoints import EvaluationJournal
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
     from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject

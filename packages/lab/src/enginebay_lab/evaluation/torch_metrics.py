@@ -193,7 +193,7 @@ def _state_tensors(value: object) -> Tensor | list[Tensor]:
 def _to_tensors(values: object) -> object:
     import numpy as np
 
-    from enginebay.authors import is_torch, to_torch
+    from enginebay.authors.arrays import is_torch, to_torch
 
     if isinstance(values, dict):
         return {name: _to_tensors(value) for name, value in values.items()}

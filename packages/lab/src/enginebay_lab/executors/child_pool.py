@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import Worker
+from enginebay.authors import isolation
 from enginebay_lab.resources import resident_memory
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Child:
     def __init__(self, function: str) -> None:
         self.function = function
         self._folder = tempfile.mkdtemp(prefix="enginebay-task-")
-        self._worker = Worker("the task", FUNCTION, self._folder, function)
+        self._worker = isolation.Worker("the task", FUNCTION, self._folder, function)
         self._is_new = True
         self._timer: threading.Timer | None = None
 

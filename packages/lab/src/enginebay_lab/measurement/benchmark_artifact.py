@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from enginebay import Artifact
-from enginebay.authors import Steps, input_sets, inputs_for, load_request, to_numpy, use_artifact
+from enginebay.authors import Steps
+from enginebay.authors.arrays import inputs_for, to_numpy
+from enginebay.authors.artifacts import input_sets, load_request, use_artifact
 from enginebay.errors import EnginebayError, InputError, UsageError
 from enginebay_lab.journal import Journal
 from enginebay_lab.measurement.benchmark import Benchmark
@@ -24,7 +26,8 @@ from enginebay_lab.measurement.machine import this_machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import Array, NumpyArray, Step
+    from enginebay.authors import Step
+    from enginebay.authors.arrays import Array, NumpyArray
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.measurement.machine import Machine
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay.authors import Latency, LoadRequest, Sample, Worker, save_samples
+from enginebay.authors import Latency, isolation
+from enginebay.authors.arrays import Sample, save_samples
+from enginebay.authors.artifacts import LoadRequest
 from enginebay.errors import EnginebayError, ModelSourceError
 from enginebay_lab.measurement.batches import count_items, stack_batch
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Window
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay import TensorSpec
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: The name of PyTorch in rows and messages.
 PYTORCH = "pytorch"
@@ -112,7 +114,7 @@ class BenchmarkSubject:
         self.error: EnginebayError | None = None
         self._is_stacked = batch is not None
         self._timeout = timeout
-        self._worker: Worker | None = None
+        self._worker: isolation.Worker | None = None
         self._load_figures: LoadFigures | None = None
         self._peak = 0
         self._calls, self._engine = array("d"), array("d")  # 8 bytes for each of millions of calls
@@ -130,7 +132,9 @@ class BenchmarkSubject:
         spec = self.spec
         try:
             save_samples(samples, [Sample(self._stack_inputs(), {})])
-            self._worker = Worker(spec.name, spec.function, *spec.arguments, samples, self.threads)
+            self._worker = isolation.Worker(
+                spec.name, spec.function, *spec.arguments, samples, self.threads
+            )
             self._worker.receive(self._timeout)  # the first reply: the engine is loaded
             reply = self._request_window(0.0)  # 0 seconds request the figures of loading
             self._load_figures = msgspec.msgpack.decode(reply, type=LoadFigures)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import open_artifact
-from enginebay.authors import LoadRequest, Sample, call, load_samples, save_samples
+from enginebay.authors import isolation
+from enginebay.authors.arrays import Sample, load_samples, save_samples
+from enginebay.authors.artifacts import LoadRequest  # noqa: TC001 - the child process reads the annotations
 from enginebay.hooks import TimedLayer
 from enginebay_lab.measurement.benchmark_rows import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 #: The function that runs in the child process.
 _FUNCTION = "enginebay_lab.measurement.layer_timing:time_layers_here"
@@ -42,7 +44,7 @@ def time_layers_isolated(
         samples = Path(folder) / "inputs.npz"
         save_samples(samples, [Sample(dict(inputs), {})])
         runs = max(MIN_RUNS, min(MAX_RUNS, runs))
-        layers = call(
+        layers = isolation.call(
             _FUNCTION,
             request,
             samples,

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import Receipt
-from enginebay.authors import (
-    LoadRequest,  # the child process reads serve_artifact's annotations
-    load_samples,
-)
+from enginebay.authors.arrays import load_samples
+from enginebay.authors.artifacts import LoadRequest  # noqa: TC001 - the child process reads the annotations
 from enginebay_lab.resources import peak_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay import Wrapper
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
     #: The inputs of a call, by name.
     Arrays = Mapping[str, NumpyArray]

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from enginebay import Receipt, TensorSpec, Wrapper
-from enginebay.authors import BoundModel, find_model, reference_model, to_numpy, to_torch
+from enginebay.authors.arrays import to_numpy, to_torch
+from enginebay.authors.sources import BoundModel, find_model, reference_model
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class TorchWrapper(Wrapper):

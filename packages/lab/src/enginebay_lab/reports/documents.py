@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay import Verification
-from enginebay.authors import DataRecord, Manifest
+from enginebay.authors.artifacts import Manifest
+from enginebay.authors.sources import DataRecord
 from enginebay.errors import UsageError, check_text
 from enginebay_lab.comparison.comparison import Comparison
 from enginebay_lab.diagnosis.bisection import Bisection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import Manifest
+from enginebay.authors.artifacts import Manifest
 from enginebay_lab.comparison.comparison import ComparisonRow
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark import Benchmark
@@ -16,7 +16,7 @@ from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.authors import OutputComparison
+    from enginebay.authors.arrays import OutputComparison
     from enginebay_lab.reports.findings import Findings, ReportedArtifact
 
 _replace = msgspec.structs.replace

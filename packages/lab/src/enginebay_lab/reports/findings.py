@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from enginebay import __version__
-from enginebay.authors import Manifest
+from enginebay.authors.artifacts import Manifest
 from enginebay_lab.comparison.comparison import Comparison
 from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity

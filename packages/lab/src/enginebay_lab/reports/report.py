@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.authors import write_whole
+from enginebay.authors.files import write_whole
 from enginebay_lab.reports.findings import Findings
 from enginebay_lab.reports.output_files import check_output
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from enginebay import Artifact, TensorSpec
-    from enginebay.authors import Manifest, NumpyArray, Sample
+    from enginebay.authors.arrays import NumpyArray, Sample
+    from enginebay.authors.artifacts import Manifest
 
 #: The allowed distance between two references' outputs, relative to the sum of absolute values.
 #: Different threads and processors change roundings by 1e-6; different weights change much more.

@@ -9,7 +9,7 @@ from enginebay.commands import human_error, human_number, human_seconds, human_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from enginebay.authors import OutputComparison
+    from enginebay.authors.arrays import OutputComparison
     from enginebay_lab.diagnosis.bisection import Bisection
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
     from enginebay_lab.evaluation.evaluation_rows import Evaluation, EvaluationRow

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import read_onnx
+from enginebay.authors.files import read_onnx
 from enginebay.errors import EnginebayError, UsageError, check_text
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.faults import CellLostError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import lock_file
+from enginebay.authors.files import lock_file
 from enginebay.errors import EnginebayError
 from enginebay_lab.measurement.benchmark_artifact import benchmark
 

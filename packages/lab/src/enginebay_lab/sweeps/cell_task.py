@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import DataSet, ExportOptions, VerifyOptions, deploy, get_backend
-from enginebay.authors import find_model, fixed_seed, parse_inputs, shapes_of
+from enginebay.authors.arrays import parse_inputs
+from enginebay.authors.sources import find_model, fixed_seed, shapes_of
 from enginebay.commands import typed
 from enginebay.environment import Tier
 from enginebay.errors import BackendUnavailableError, EnginebayError, one_line
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from enginebay.authors import ModelSource, Shapes
+    from enginebay.authors.arrays import Shapes
+    from enginebay.authors.sources import ModelSource
     from enginebay_lab.sweeps.cells import Cell
 
 _replace = msgspec.structs.replace

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import read_config
+from enginebay.authors.files import read_config
 from enginebay.errors import EnginebayError, UsageError, disk_error
 from enginebay_lab.sweeps.cell_files import find_files
 from enginebay_lab.sweeps.cell_job import CellJob, encode_message

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay.authors import Problems, declared_fields, read_table
+from enginebay.authors import declared_fields
+from enginebay.authors.files import Problems, read_table
 from enginebay.errors import ConfigError, ParamsError, UsageError
 from enginebay_lab.sweeps.cells import Cell
 

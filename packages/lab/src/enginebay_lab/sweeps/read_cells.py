@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import check_source, declared_fields, parse_inputs, read_table
+from enginebay.authors import declared_fields
+from enginebay.authors.arrays import parse_inputs
+from enginebay.authors.files import read_table
+from enginebay.authors.sources import check_source
 from enginebay.errors import ConfigError, InputError, ParamsError
 from enginebay_lab.evaluation.metric_sources import find_metrics
 from enginebay_lab.shared_params import check_shared_param

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.authors import lock_file
+from enginebay.authors.files import lock_file
 from enginebay.errors import UsageError, check_text
 from enginebay_lab.journal import Journal, similar_file
 from enginebay_lab.sweeps.sweep_rows import ROW_KIND, SweepRow

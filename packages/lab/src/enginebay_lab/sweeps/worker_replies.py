@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.authors import move_artifact
+from enginebay.authors.artifacts import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.faults import disk_fault_row, lost_row, rename_artifact

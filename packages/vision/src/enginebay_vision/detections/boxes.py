@@ -11,7 +11,7 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 _FORMS = (
     "boxes of shape [N, 4] or [B, N, 4] as x1, y1, x2, y2, with scores and labels of shape [N] or "

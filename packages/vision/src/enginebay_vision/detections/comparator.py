@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from enginebay.authors import assign, touching
+from enginebay.authors.arrays import assign, touching
 from enginebay.errors import UsageError
 from enginebay.hooks import Aligned, ComparisonResult
 from enginebay_vision.detections.boxes import Boxes, Layout, compute_overlaps
@@ -14,7 +14,7 @@ from enginebay_vision.detections.boxes import Boxes, Layout, compute_overlaps
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.hooks import ComparisonRequest
 
 #: The minimum intersection over union of the same object in PASCAL VOC and COCO.

@@ -12,7 +12,7 @@ from enginebay_vision.truth.annotated import Target
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class ImageMetric:

@@ -13,7 +13,7 @@ from enginebay_vision.metrics.image_metric import ImageMetric, sum_counts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.results import DepthRange, FoundMap, MadePicture, Segment, Text
     from enginebay_vision.truth.annotated import Target
 

@@ -1,0 +1,40 @@
+"""Files for authors of plugins: IRs, configs, atomic replacement, locks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.config import (
+        Problems as Problems,
+        read_config as read_config,
+        read_table as read_table,
+    )
+    from enginebay.files import (
+        lock_file as lock_file,
+        replacement as replacement,
+        write_whole as write_whole,
+    )
+    from enginebay.ir import (
+        quiet as quiet,
+        read_exported_program as read_exported_program,
+        read_ir as read_ir,
+        read_onnx as read_onnx,
+        read_torchscript as read_torchscript,
+        source_modules as source_modules,
+        to_half as to_half,
+    )
+
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "config": "Problems read_config read_table",
+        "files": "lock_file replacement write_whole",
+        "ir": (
+            "quiet read_exported_program read_ir read_onnx read_torchscript source_modules to_half"
+        ),
+    },
+)
