@@ -1,0 +1,1 @@
+"""The myengine backend of Enginebay."""
