@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import Phase, given, settings, strategies as st
-from packages.core.tests.rewriting.portable.engine import FLOATS, NUMBERS, tensors
+from packages.core.tests.rewriters.portable.engine import FLOATS, NUMBERS, tensors
 
 #: Smaller cases that fail are as slow as the first.
 quick = settings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import Phase, given, settings, strategies as st
-from packages.core.tests.rewriting.portable.engine import EVERY, NUMBERS, tensors
+from packages.core.tests.rewriters.portable.engine import EVERY, NUMBERS, tensors
 
 from enginebay_ncnn.dialect.operators import OPERATORS
 

@@ -465,10 +465,12 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
         backend: The backend that the model is exported for; empty for an export without a
             backend, for which core calls only the plugins that apply to every backend.
         ir: The IR of the export.
+        builtin: False if the export excludes Enginebay's own rewriters.
     """
 
     backend: str
     ir: IRKind
+    builtin: bool = True
 
 
 class Rewriters(Protocol):

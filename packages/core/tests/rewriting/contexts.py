@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from enginebay.rewriting import RewriterKind, Rewriting, Target, builtin_rewriters
+from enginebay.rewriting import RewriterKind, Rewriting, Target
+from enginebay_rewriters.builtin import builtin_rewriters
 
 KINDS = get_args(RewriterKind)
 
@@ -25,7 +26,7 @@ def rewrite(
     lacking=(),
     **options,
 ):
-    """Return the context of these sets and, with ``builtin``, of core's own."""
+    """Return the context of these sets and, with ``builtin``, of Enginebay's own."""
     target = Target(
         backend=backend,
         ir=ir,
@@ -36,5 +37,6 @@ def rewrite(
         lacking=lacking,
         options=options,
     )
-    sets = [*([builtin_rewriters()] if builtin else []), *rewriters]
+    own = [builtin_rewriters().from_distribution("enginebay")] if builtin else []
+    sets = [*own, *rewriters]
     return Rewriting(model, target, sets, kinds=kinds, strict=strict)

@@ -8,7 +8,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ParamsError, RewriterError
-from enginebay.rewriting import RewriterSet, builtin_rewriters
+from enginebay.rewriting import RewriterSet
 
 
 def replacement(ctx, *args):
@@ -66,9 +66,15 @@ def test_a_set_can_be_marked_as_shipped_by_a_distribution():
     assert [each.distribution for each in marked] == ["enginebay-ncnn"]
     assert [each.distribution for each in rewriters] == [None]
     assert marked.backend == "ncnn"
-    assert [each.distribution for each in builtin_rewriters()] == ["enginebay"] * len(
-        builtin_rewriters()
-    )
+
+
+def test_copies_of_a_set_of_fallbacks_are_fallbacks():
+    rewriters = RewriterSet(fallback=True)
+    rewriters.function("a.b")(replacement)
+    for copied in (rewriters.from_distribution("pack"), rewriters.joined(RewriterSet())):
+        copied.function("a.c")(replacement)
+        assert copied.fallback
+        assert [each.fallback for each in copied] == [True, True]
 
 
 @pytest.mark.parametrize(

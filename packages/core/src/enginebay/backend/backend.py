@@ -494,13 +494,19 @@ class Backend:
 
     # -- rewriters and configs ----------------------------------------------------------------
 
-    def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
+    def rewriters(self, ir: IRKind = "onnx", *, builtin: bool = True) -> list[RewriterSet]:
         """Return the rewriters of this backend, and of plugins that apply to every backend.
 
+        Args:
+            ir: The IR of the export.
+            builtin: False to exclude Enginebay's own rewriters.
+
         Raises:
-            PluginError: A plugin did not return a ``RewriterSet``.
+            PluginError: A plugin did not return a ``RewriterSet``, or Enginebay's own rewriters
+                cannot be used.
         """
-        return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
+        request = RewritersRequest(backend=self.name, ir=ir, builtin=builtin)
+        return collect_rewriters(self._plugin, request)
 
     def lowering(self, ir: IRKind) -> Lower:
         """Return ``ConvertRequest.lower`` for one conversion without the caller's rewriters.

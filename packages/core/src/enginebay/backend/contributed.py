@@ -13,20 +13,28 @@ if TYPE_CHECKING:
     from enginebay.rewriting import RewriterSet
 
 
-def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
+def plugin_rewriters(ir: IRKind, *, builtin: bool = True) -> list[RewriterSet]:
     """Return the rewriters of all plugins that apply to every backend.
 
+    Args:
+        ir: The IR of the export.
+        builtin: False to exclude Enginebay's own rewriters.
+
     Raises:
-        PluginError: A plugin did not return a ``RewriterSet``.
+        PluginError: A plugin did not return a ``RewriterSet``, or Enginebay's own rewriters cannot
+            be used.
     """
     # An empty name requests the rewriters for an export without a backend.
-    return collect_rewriters(load_plugins(), RewritersRequest(backend="", ir=ir))
+    request = RewritersRequest(backend="", ir=ir, builtin=builtin)
+    return collect_rewriters(load_plugins(), request)
 
 
 def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
     """Return the set of rewriters of each plugin, with the name of the plugin's distribution."""
     from enginebay.rewriting import RewriterSet
 
+    if request.builtin:
+        team.check_core_plugins()
     results = team.call_all("rewriters", request=request)
     for status, rewriters in results:
         if not isinstance(rewriters, RewriterSet):

@@ -13,7 +13,6 @@ from enginebay.rewriting import (
     RewriterSet,
     Rewriting,
     Target,
-    builtin_rewriters,
     check_sets,
 )
 
@@ -33,17 +32,18 @@ def rewriters_for(
     Args:
         target: What the model is exported for; without a backend, only sets for all backends.
         callers: The caller's sets, as :func:`find_sets` returns them.
-        builtin: False to exclude core's own rewriters.
+        builtin: False to exclude Enginebay's own rewriters.
 
     Raises:
-        PluginError: A plugin did not return a ``RewriterSet``.
+        PluginError: A plugin did not return a ``RewriterSet``, or Enginebay's own rewriters cannot
+            be used.
     """
-    plugins = (
-        get_backend(target.backend).rewriters(target.ir)
-        if target.backend
-        else plugin_rewriters(target.ir)
-    )
-    return [*([builtin_rewriters()] if builtin else []), *callers, *plugins]
+    if target.backend:
+        plugins = get_backend(target.backend).rewriters(target.ir, builtin=builtin)
+    else:
+        plugins = plugin_rewriters(target.ir, builtin=builtin)
+    # In this order the report lists them.
+    return sorted([*callers, *plugins], key=lambda each: not each.fallback)
 
 
 def target_of(backend: str | None, ir: IRKind = "onnx", **fields: Any) -> Target:
@@ -89,7 +89,7 @@ def rewrite(
         opset: The requested ONNX opset.
         exporter: The exporter that will run, such as ``"torchscript"``; None if unknown.
         kinds: The kinds of rewriters to activate; by default all.
-        builtin: False to exclude core's own rewriters.
+        builtin: False to exclude Enginebay's own rewriters.
         strict: True to raise an error for a rewriter that can have no effect: no loaded module has
             its name, or the exporter cannot use it. False to add a line to the report instead.
         **options: Your options, which rewriters can read as ``ctx.options``. Constructors of

@@ -16,6 +16,9 @@ from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS, entry_po
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+#: The hint about a broken installation of Enginebay.
+REINSTALL = "pip install --force-reinstall --no-deps enginebay"
+
 State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 
 
@@ -52,8 +55,20 @@ class BackendStatus(NamedTuple):
         """
         return f"{self.distribution} {self.version}"
 
+    @property
+    def is_core(self) -> bool:
+        """True for a plugin of core's own distribution.
+
+        Example:
+            >>> BackendStatus("ncnn", "enginebay-ncnn", "0.1.0", "enginebay_ncnn.plugin").is_core
+            False
+        """
+        return self.distribution == "enginebay"
+
     def fault_hint(self, place: str) -> str:
         """Return the hint about a defect in a plugin; ``place`` names the function to correct."""
+        if self.is_core:
+            return REINSTALL
         return f"report it to the authors of {self.distribution}, or correct {place}"
 
 
@@ -91,7 +106,7 @@ def list_plugins() -> list[BackendStatus]:
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
     """
-    return _list(PLUGINS, lambda _name: None)
+    return _list(PLUGINS, _disabled_plugin)
 
 
 def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
@@ -119,6 +134,14 @@ def disabled_by(backend: str) -> Fault | None:
             f"take {backend} out of ENGINEBAY_DISABLE_BACKENDS",
         )
     return None
+
+
+def _disabled_plugin(name: str) -> Fault | None:
+    if name not in (_names_in("ENGINEBAY_DISABLE_PLUGINS") or []):
+        return None
+    return Fault(
+        "ENGINEBAY_DISABLE_PLUGINS lists it", f"take {name} out of ENGINEBAY_DISABLE_PLUGINS"
+    )
 
 
 def is_strict() -> bool:

@@ -50,15 +50,35 @@ class PluginTeam:
     backend. Each set has a separate pluggy manager. A set therefore never calls a backend that
     another thread loads.
 
-    Attributes:
+    Args:
         members: The checked modules, each with its status. Hooks of later modules are called first.
+        core_fault: Why a plugin of core's own distribution cannot be used; None if all can.
+
+    Attributes:
+        members: The modules, each with its status.
+        core_fault: As above.
     """
 
-    def __init__(self, members: Mapping[ModuleType, BackendStatus]) -> None:
+    def __init__(
+        self, members: Mapping[ModuleType, BackendStatus], core_fault: Fault | None = None
+    ) -> None:
         self.members = members
+        self.core_fault = core_fault
         self._manager = plugin_checks.new_manager()
         for module in members:
             plugin_checks.register(self._manager, module)
+
+    def check_core_plugins(self) -> None:
+        """Check the plugins of core's own distribution, which are a part of Enginebay.
+
+        A broken one does no harm to whatever does not need it. So it is an error only here.
+
+        Raises:
+            PluginError: A plugin of core's own distribution cannot be used.
+        """
+        if self.core_fault is not None:
+            reason, fix, cause = self.core_fault
+            raise PluginError(reason, hint=fix) from cause
 
     def call(self, hook: str, **arguments: object) -> Any:
         """Return a hook's first result that is not None; None if all results are None.
@@ -105,9 +125,9 @@ class LoadedPlugin(PluginTeam):
     """
 
     def __init__(
-        self, members: Mapping[ModuleType, BackendStatus], status: BackendStatus, info: BackendInfo
+        self, shared: PluginTeam, module: ModuleType, status: BackendStatus, info: BackendInfo
     ) -> None:
-        super().__init__(members)
+        super().__init__({**shared.members, module: status}, shared.core_fault)
         self.status = status
         self.info = info
 
@@ -159,6 +179,12 @@ def wrong_result(hook: str, status: BackendStatus, result: object, wanted: str) 
     )
 
 
+#: Without a plugin of its own distribution, core would export without its rewriters.
+_NO_CORE_PLUGIN = Fault(
+    "Enginebay's own rewriters are not installed: the distribution enginebay lists no plugin",
+    discovery.REINSTALL,
+)
+
 _lock = RLock()  # re-entrant: the import of one plugin may load another plugin
 _backends: dict[str, LoadedPlugin] = {}
 _plugins: list[PluginTeam] = []  # at most one: the team of the plugins for every backend
@@ -176,17 +202,18 @@ def load_backend(name: str) -> LoadedPlugin:
         if name in _backends and not discovery.disabled_by(name):
             return _backends[name]
         status = _find(name)
-        shared = load_plugins().members
+        shared = load_plugins()
         module, info = _load(BACKENDS, status)
         assert info is not None
-        _backends[name] = LoadedPlugin({**shared, module: status}, status, info)
+        _backends[name] = LoadedPlugin(shared, module, status, info)
         return _backends[name]
 
 
 def load_plugins() -> PluginTeam:
     """Load the plugins that apply to every backend, once in this process; return their set.
 
-    A broken plugin is skipped with a :class:`PluginWarning`.
+    A broken plugin is skipped with a :class:`PluginWarning`; one of core's own distribution without
+    a warning, since :meth:`PluginTeam.check_core_plugins` raises its error.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken.
@@ -254,15 +281,22 @@ def forget_plugins(*trusted: BackendStatus) -> None:
 def _load_all() -> tuple[PluginTeam, list[PluginError]]:
     members: dict[ModuleType, BackendStatus] = {}
     errors = []
-    for status in discovery.list_plugins():
+    statuses = discovery.list_plugins()
+    core_fault = None if any(each.is_core for each in statuses) else _NO_CORE_PLUGIN
+    for status in statuses:
+        if status.state == "disabled":
+            continue
         try:
             module, _ = _load(PLUGINS, status)
             members.setdefault(module, status)  # a module may have several entry points
         except PluginError as err:
             if discovery.is_strict():
                 raise discovery.strict_error(err) from err.__cause__
-            errors.append(err)
-    return PluginTeam(members), errors
+            if status.is_core:
+                core_fault = Fault(str(err), err.hint or discovery.REINSTALL, err.__cause__)
+            else:
+                errors.append(err)
+    return PluginTeam(members, core_fault), errors
 
 
 def _find(name: str) -> BackendStatus:
@@ -298,7 +332,9 @@ def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | 
         known = discovery.fault_of(group, status)
         raise discovery.error_for(group, status) from (known and known.cause)
     try:
-        check_survival(group, status)
+        # Core's own tests import core's plugins: the trial protects from strangers' code.
+        if not status.is_core:
+            check_survival(group, status)
         return import_checked(group, status)
     except PluginError as err:
         fix = err.hint or status.fault_hint(status.module)

@@ -26,7 +26,6 @@ rewriters during an export.
 from __future__ import annotations
 
 from enginebay.rewriting.autograd_functions import preserve_autograd_functions
-from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
 from enginebay.rewriting.dotted_names import NameNotFoundError
 from enginebay.rewriting.export_patch import ExportPatch
@@ -67,7 +66,6 @@ __all__ = [
     "Rewriting",
     "Target",
     "active_lowerings",
-    "builtin_rewriters",
     "capture",
     "check_sets",
     "find_untranslated",

@@ -67,3 +67,13 @@ class LoweringContext(Target, frozen=True, kw_only=True):
         if value is None:
             raise NoConstantError
         return value
+
+    def constant(self, values: object, device: torch.device) -> torch.Tensor:
+        """Add numbers, an array or a tensor as a constant to the graph; return its tensor.
+
+        Inside a lowering, ``torch.tensor`` would add a write to an empty tensor instead, which
+        graphs cannot hold.
+        """
+        from enginebay.rewriting.lowering.graph_values import constant
+
+        return constant(values, device)

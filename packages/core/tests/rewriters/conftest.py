@@ -1,0 +1,1 @@
+from packages.core.tests.rewriting.conftest import export, exporter  # noqa: F401  # fixtures
