@@ -6,7 +6,8 @@ from typing import Any
 
 from enginebay.exporters import write_ir
 from enginebay.ir import IRModel
-from enginebay.models import bind, find_model
+from enginebay.models import bind
+from enginebay.sources import find_model
 
 
 def export(

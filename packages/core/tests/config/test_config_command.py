@@ -252,7 +252,7 @@ def test_an_unnamed_shape_applies_to_the_example_inputs() -> None:
     import torch
 
     from enginebay.models.example_inputs import example_inputs
-    from enginebay.models.sources import load_model
+    from enginebay.sources.sources import load_model
 
     class Net(torch.nn.Module):
         def forward(self, image, mask=None):

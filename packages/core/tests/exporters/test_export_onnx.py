@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from enginebay.errors import ExportError, InputError, ModelError, RewriterError, UsageError
 from enginebay.ir.onnx_file import read_onnx
 from enginebay.models.signature import read_signature
-from enginebay.verification.onnx_evaluator import reference_outputs
+from enginebay.reference.onnx_evaluator import reference_outputs
 
 EXPORTERS = ["dynamo", "torchscript"]
 

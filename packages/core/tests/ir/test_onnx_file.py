@@ -13,7 +13,7 @@ from enginebay import environment
 from enginebay.errors import MissingDependencyError, ModelError, ModelSourceError
 from enginebay.ir.model import IRModel
 from enginebay.ir.onnx_file import read_onnx
-from enginebay.verification.onnx_evaluator import reference_outputs
+from enginebay.reference.onnx_evaluator import reference_outputs
 
 FLOAT = TensorProto.FLOAT
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from enginebay.errors import ModelSourceError
 from enginebay.ir.program_check import check_size_expression
-from enginebay.models.sources import load_model
+from enginebay.sources.sources import load_model
 
 RUN = "__import__('os').system('touch {mark}')"
 HINT = "export the model again: torch.export.save"

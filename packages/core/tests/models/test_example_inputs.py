@@ -9,7 +9,7 @@ import torch
 from enginebay.errors import InputError, ParamsError
 from enginebay.models import bind
 from enginebay.models.example_inputs import example_inputs
-from enginebay.models.sources import load_model
+from enginebay.sources.sources import load_model
 
 
 class Two(torch.nn.Module):

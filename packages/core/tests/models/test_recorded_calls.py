@@ -13,8 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import enginebay as eb
 from enginebay.errors import InputError
-from enginebay.models import BoundModel, ModelSource, bind, find_model
+from enginebay.models import BoundModel, bind
 from enginebay.params import DynamicDim
+from enginebay.sources import ModelSource, find_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,9 @@ from torch import nn
 
 from enginebay.errors import InputError, ModelError
 from enginebay.exporters.flat_model import FlatModel
-from enginebay.models import bind, find_model
+from enginebay.models import bind
 from enginebay.models.signature import read_signature
+from enginebay.sources import find_model
 
 X = torch.arange(6.0).reshape(2, 3)
 Pair = namedtuple("Pair", "left right")

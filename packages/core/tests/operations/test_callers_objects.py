@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.models import bind, find_model, unchanged
+from enginebay.models import bind
+from enginebay.sources import find_model
+from enginebay.state import unchanged
 
 if TYPE_CHECKING:
     from pathlib import Path

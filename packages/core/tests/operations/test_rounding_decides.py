@@ -10,8 +10,8 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import NotVerifiedError
-from enginebay.verification.perturbed_decisions import PerturbedDecisions
-from enginebay.verification.perturbed_rounding import PerturbedRounding
+from enginebay.reference.perturbed_decisions import PerturbedDecisions
+from enginebay.reference.perturbed_rounding import PerturbedRounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,32 +11,29 @@ if TYPE_CHECKING:
         DataRecord as DataRecord,
         Item as Item,
     )
-    from enginebay.models import (
-        BoundModel as BoundModel,
-        Call as Call,
+    from enginebay.models import BoundModel as BoundModel, Call as Call, shapes_of as shapes_of
+    from enginebay.named_objects import (
+        named_object as named_object,
+    )
+    from enginebay.reference import (
+        evaluator_outputs as evaluator_outputs,
+        reference_model as reference_model,
+    )
+    from enginebay.sources import (
         ModelSource as ModelSource,
         Options as Options,
         check_source as check_source,
-        evaluation as evaluation,
         find_model as find_model,
         fixed_seed as fixed_seed,
         image_size as image_size,
         load_weights as load_weights,
         measure_norms as measure_norms,
         read_options as read_options,
-        shapes_of as shapes_of,
         take_weights as take_weights,
-        unchanged as unchanged,
     )
-    from enginebay.named_objects import (
-        named_object as named_object,
-    )
+    from enginebay.state import evaluation as evaluation, unchanged as unchanged
     from enginebay.tasks import (
         read_task as read_task,
-    )
-    from enginebay.verification import (
-        evaluator_outputs as evaluator_outputs,
-        reference_model as reference_model,
     )
 
 
@@ -44,13 +41,14 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "data": "DataRecord Item",
-        "models": (
-            "BoundModel Call ModelSource Options check_source evaluation find_model "
-            "fixed_seed image_size load_weights measure_norms read_options shapes_of "
-            "take_weights unchanged"
-        ),
+        "models": "BoundModel Call shapes_of",
         "named_objects": "named_object",
+        "reference": "evaluator_outputs reference_model",
+        "sources": (
+            "ModelSource Options check_source find_model fixed_seed image_size load_weights "
+            "measure_norms read_options take_weights"
+        ),
+        "state": "evaluation unchanged",
         "tasks": "read_task",
-        "verification": "evaluator_outputs reference_model",
     },
 )

@@ -40,7 +40,7 @@ def add_model_name(parser: ArgumentParser) -> None:
 
 def read_model(args: Namespace) -> str:
     """Return the name MODEL; ``--pretrained`` or ``--weights`` appends a suffix to it."""
-    from enginebay.models import name_weights
+    from enginebay.sources import name_weights
 
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
 

@@ -54,7 +54,7 @@ def run(args: Namespace) -> int:
 
 
 def _print_artifact(artifact: Artifact) -> None:
-    from enginebay.models import weights_text
+    from enginebay.sources import weights_text
 
     manifest = artifact.manifest
     verification = manifest.verification

@@ -73,7 +73,7 @@ def check_weights(artifact: Artifact) -> None:
     Raises:
         UsageError: The artifact's weights are random.
     """
-    from enginebay.models import RANDOM_WEIGHTS
+    from enginebay.sources import RANDOM_WEIGHTS
 
     if artifact.manifest.weights == RANDOM_WEIGHTS:
         raise UsageError(

@@ -19,7 +19,7 @@ from enginebay.errors import (
 from enginebay.exporters.export_job import CannotWriteError, ExportedFiles, ExportJob
 from enginebay.exporters.open_axes import make_samples
 from enginebay.ir import format_raising_line
-from enginebay.models import evaluation
+from enginebay.state import evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from enginebay.models import output_tensors
+from enginebay.state import output_tensors
 
 if TYPE_CHECKING:
     from enginebay.models import Signature

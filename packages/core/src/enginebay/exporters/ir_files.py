@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enginebay.exporters.exporter_choice import Patch
-    from enginebay.models import BoundModel, ModelSource
+    from enginebay.models import BoundModel
     from enginebay.params import IRKind
+    from enginebay.sources import ModelSource
 
 
 def write_ir(

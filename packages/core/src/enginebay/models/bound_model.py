@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from enginebay.ir import IRModel
-    from enginebay.models.observation import Observer
-    from enginebay.models.sources import ModelSource
     from enginebay.params import DynamicShapes, IRKind, ShapeProfile, Shapes
+    from enginebay.sources import ModelSource
+    from enginebay.state import Observer
     from enginebay.tensors import NumpyArray, TensorSpec
 
 #: Exclusive bound of generated integers if a run of the model does not reveal one.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import InputError, ModelSourceError, ParamsError
 from enginebay.models.dynamic import from_profiles, name_axis, normalise
 from enginebay.models.dynamic_option import parse_dynamic
-from enginebay.models.forward_arguments import required_parameters
 from enginebay.params import format_dims, name_shapes, resolve_profiles
+from enginebay.sources import required_parameters
 from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from enginebay.models.recorded_calls import RecordedCalls
     from enginebay.models.signature import Signature
-    from enginebay.models.sources import ModelSource
     from enginebay.params import DynamicShapes, ShapeProfile, Shapes
+    from enginebay.sources import ModelSource
 
 
 def example_inputs(
@@ -142,7 +142,7 @@ def _resize_leaf(value: Any, dims: tuple[int | None, ...] | None) -> object:
 
 
 def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorSpec]:
-    from enginebay.models.function_models import FunctionModel  # imports torch
+    from enginebay.sources import FunctionModel
 
     known = source.ir.inputs if source.ir else ()
     if known and all(spec.is_static for spec in known):

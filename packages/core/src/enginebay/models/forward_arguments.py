@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from enginebay.errors import InputError, nearest
-from enginebay.models.forward_pass import copy_detached
 from enginebay.models.input_names import choose_unused_name
+from enginebay.sources import forward_parameters
+from enginebay.state import copy_detached
 from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import torch
     from torch import Tensor, nn
 
-_ModelT = TypeVar("_ModelT")
 
 #: Types of arguments that a forward cannot change.
 _CONSTANTS = (int, float, complex, str, bytes, type(None))
@@ -60,7 +59,7 @@ class Call:
         # A fast path for most models, which matters in loops over small items.
         if not self.kwargs and all(isinstance(arg, _TensorSlot) for arg in self.args):
             return tuple(tensors[slot] for slot in self.args), {}
-        from enginebay.models.object_copies import CopyObjects
+        from enginebay.state import CopyObjects
 
         copied = CopyObjects()
 
@@ -161,37 +160,6 @@ def find_misspelled_input(model: nn.Module, names: Iterable[object]) -> InputErr
     return None
 
 
-def forward_parameters(model: nn.Module) -> inspect.Signature:
-    """Return the parameters, without ``self``, of a PyTorch or TorchScript model's ``forward``."""
-    try:
-        return inspect.signature(model.forward)
-    except ValueError:
-        return _script_parameters(model)
-
-
-def required_parameters(function: Callable[..., object]) -> list[str]:
-    """Return a function's required parameters; empty if :mod:`inspect` finds no signature."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError):
-        return []
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
-
-
-def _script_parameters(model: Any) -> inspect.Signature:
-    # inspect cannot see the parameters of a TorchScript module that was loaded from a file.
-    arguments = [arg for arg in model.forward.schema.arguments if arg.name != "self"]
-    return inspect.Signature([_script_parameter(arg) for arg in arguments])
-
-
-def _script_parameter(argument: torch.Argument) -> inspect.Parameter:
-    empty = inspect.Parameter.empty
-    default = argument.default_value if argument.has_default_value() else empty
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(argument.name, kind, default=default)
-
-
 def _bind_parameters(
     parameters: inspect.Signature, positional: tuple[object, ...], keywords: dict[str, object]
 ) -> dict[str, object]:
@@ -254,7 +222,7 @@ class _SlotMaker:
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
-        from enginebay.models.object_copies import CopyObjects
+        from enginebay.state import CopyObjects
 
         self.notes: list[str] = []
         self._tensors = tensors
@@ -294,8 +262,3 @@ def _as_tensor(leaf: object) -> Tensor | None:
         # A copy, since the caller may change the array later.
         return to_torch(to_numpy(leaf).copy(), torch.device("cpu"))
     return leaf if isinstance(leaf, torch.Tensor) else None
-
-
-def unwrap_compiled(model: _ModelT) -> _ModelT:
-    """Return the module that ``torch.compile`` wraps, or the model itself if it is not wrapped."""
-    return getattr(model, "_orig_mod", model)

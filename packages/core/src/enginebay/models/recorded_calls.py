@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from enginebay.errors import InputError
 from enginebay.models.dynamic import from_profiles
-from enginebay.models.forward_arguments import bind_arguments, forward_parameters, unwrap_compiled
-from enginebay.models.forward_pass import copy_detached, run_uncompiled
+from enginebay.models.forward_arguments import bind_arguments
 from enginebay.params import inputs_in
+from enginebay.sources import forward_parameters, unwrap_compiled
+from enginebay.state import copy_detached, run_uncompiled
 from enginebay.tensors import dtype_name, leaves, to_numpy
 
 if TYPE_CHECKING:

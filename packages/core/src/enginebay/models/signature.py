@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from enginebay.errors import InputError, ModelError, first_line
 from enginebay.ir import format_raising_line
-from enginebay.models.forward_arguments import (
-    Call,
-    bind_arguments,
-    find_misspelled_input,
-    forward_parameters,
-    unwrap_compiled,
-)
-from enginebay.models.forward_pass import copy_detached, evaluation, output_tensors
+from enginebay.models.forward_arguments import Call, bind_arguments, find_misspelled_input
 from enginebay.models.input_names import choose_unused_name, rename_tensors
+from enginebay.sources import forward_parameters, unwrap_compiled
+from enginebay.state import copy_detached, evaluation, output_tensors
 from enginebay.tensors import TensorSpec, is_cache, specs
 
 if TYPE_CHECKING:
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.models.observation import Observation, Observer
+    from enginebay.state import Observation, Observer
 
 _T = TypeVar("_T")
 
@@ -137,7 +132,7 @@ def read_signature(
         InputError: The example inputs do not match ``forward``, or the names are invalid.
         ModelError: The forward raised, or returned no tensor.
     """
-    from enginebay.models.observation import Observer  # imports torch
+    from enginebay.state import Observer
 
     call, inputs = bind_arguments(unwrap_compiled(model), args)
     copies = {name: copy_detached(tensor) for name, tensor in inputs.items()}

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
     from enginebay.params import IRKind
+    from enginebay.reference import RecordedReference
     from enginebay.rewriting import RewriteReport
     from enginebay.tensors import Sample
-    from enginebay.verification import RecordedReference
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.artifact import staging
-from enginebay.models import RecordedCalls, unchanged
+from enginebay.models import RecordedCalls
 from enginebay.operations.deployment import Deployer, Deployment
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.step_display import show_steps
 from enginebay.operations.steps import Steps
 from enginebay.operations.work_dir import default_work_dir
+from enginebay.state import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -23,15 +23,16 @@ from enginebay.display import Fields, Result, Table, document, join_names
 from enginebay.errors import NotVerifiedError
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
-from enginebay.models import weights_text
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.preparation import prepare_model
 from enginebay.operations.steps import Step
+from enginebay.reference import ProbeSettings, drop_undecided_probes
 from enginebay.rewriting import RewriteReport
+from enginebay.sources import weights_text
 from enginebay.tasks import read_task
 from enginebay.tensors import save_samples
 from enginebay.verdict import Verification
-from enginebay.verification import ProbeSettings, drop_undecided_probes, judge
+from enginebay.verification import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
     from enginebay.config import VerifyOptions
     from enginebay.data import DataSet
     from enginebay.display import Block
-    from enginebay.models import ModelSource
     from enginebay.operations.build_engine import BuiltEngine
     from enginebay.operations.preparation import PreparedModel
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
+    from enginebay.sources import ModelSource
     from enginebay.tensors import TensorSpec
 
 #: The maximum number of a data set's items that an artifact is verified on and stores.

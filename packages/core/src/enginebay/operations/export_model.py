@@ -66,7 +66,9 @@ def export(
         ArtifactExistsError: The file exists.
     """
     from enginebay.exporters import check_choices, write_ir
-    from enginebay.models import bind, find_model, unchanged
+    from enginebay.models import bind
+    from enginebay.sources import find_model
+    from enginebay.state import unchanged
 
     options = ExportOptions.of(options)
     refuse_options(options, "export")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.data import DataSet
 from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
-from enginebay.models import ModelState, RecordedCalls
+from enginebay.models import RecordedCalls
+from enginebay.reference import record_reference
+from enginebay.state import ModelState
 from enginebay.tasks import read_task, record_task
-from enginebay.verification import record_reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from enginebay.comparators import Comparator
     from enginebay.data import DataRecord
     from enginebay.hooks import Task
-    from enginebay.models import BoundModel, ModelSource
+    from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
-    from enginebay.verification import ProbeSettings, RecordedReference
+    from enginebay.reference import ProbeSettings, RecordedReference
+    from enginebay.sources import ModelSource
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, 
 from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRModel
-from enginebay.models import bind, find_model, shapes_of, unchanged
+from enginebay.models import bind, shapes_of
 from enginebay.operations.lowering import get_backend
 from enginebay.operations.preview_obstacles import (
     explain_lacking,
@@ -26,6 +26,8 @@ from enginebay.operations.rewrite_model import export_patch, find_sets, target_o
 from enginebay.operations.settings import check_timeout
 from enginebay.params import IRKind
 from enginebay.plugins import installed_backends
+from enginebay.sources import find_model
+from enginebay.state import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,10 +12,11 @@ from enginebay.backend import Backend, default_backend
 from enginebay.config import ExportOptions, VerifyOptions, merge_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
-from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
+from enginebay.models import BoundModel, bind, shapes_of
 from enginebay.operations.lowering import get_backend
 from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
+from enginebay.sources import ModelSource, find_model
 
 if TYPE_CHECKING:
     from pathlib import Path

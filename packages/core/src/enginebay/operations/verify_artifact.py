@@ -27,14 +27,10 @@ from enginebay.config import VerifyOptions, refuse_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
+from enginebay.reference import RecordedReference, drop_undecided_probes
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, ITEM, Basis, VerdictWarning
-from enginebay.verification import (
-    RecordedReference,
-    check_comparators,
-    drop_undecided_probes,
-    judge,
-)
+from enginebay.verification import check_comparators, judge
 
 if TYPE_CHECKING:
     from enginebay.artifact import RunRecord
@@ -283,8 +279,9 @@ def _compute_reference(
         sample = Sample(arrays[0], outputs)
         return RecordedReference("the passed outputs", (sample,), Basis(labels=labels))
     # Only a model as the reference requires torch.
-    from enginebay.models import find_model, unchanged
-    from enginebay.verification import ProbeSettings, reference_model, sample_model
+    from enginebay.reference import ProbeSettings, reference_model, sample_model
+    from enginebay.sources import find_model
+    from enginebay.state import unchanged
 
     names = [spec.name for spec in artifact.inputs]
     output_names = [spec.name for spec in artifact.outputs]

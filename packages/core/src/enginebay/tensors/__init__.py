@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.tensors.array_checks import (
+        equal_arrays as equal_arrays,
+        is_all_non_finite as is_all_non_finite,
+        is_float as is_float,
+    )
     from enginebay.tensors.arrays import (
         NumpyArray as NumpyArray,
         host_tensor as host_tensor,
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "tensors.array_checks": "equal_arrays is_all_non_finite is_float",
         "tensors.arrays": (
             "NumpyArray host_tensor host_view is_torch numpy_dtype to_device to_numpy to_torch"
         ),

@@ -1,6 +1,7 @@
-"""Verification of an engine against its model: the reference, the trial run, the verdict.
+"""Verification of an engine against recorded outputs: the trial run, the comparison, the verdict.
 
-Comparing outputs requires only NumPy, even if the outputs are torch tensors.
+Comparing requires only NumPy, even if the outputs are torch tensors. The room ``reference`` records
+the outputs that are expected.
 """
 
 from __future__ import annotations
@@ -8,31 +9,18 @@ from __future__ import annotations
 from enginebay.verification.comparison import compare_outputs
 from enginebay.verification.engine_trial import check_loads, run_trial
 from enginebay.verification.engine_verdict import judge
-from enginebay.verification.probes import ProbeSettings
-from enginebay.verification.recorded_samples import RecordedReference
-from enginebay.verification.reference import (
-    engine_outputs,
-    evaluator_outputs,
-    reference_for,
-    reference_model,
-)
-from enginebay.verification.reference_recording import record_reference, sample_model
-from enginebay.verification.rounding_sensitivity import drop_undecided_probes
-from enginebay.verification.sample_comparison import check_comparators
+from enginebay.verification.sample_comparison import check_comparators, compare_sample
+from enginebay.verification.set_comparison import ToleranceOptions
+from enginebay.verification.tolerance import ROUNDING, tolerance_for
 
 __all__ = [
-    "ProbeSettings",
-    "RecordedReference",
+    "ROUNDING",
+    "ToleranceOptions",
     "check_comparators",
     "check_loads",
     "compare_outputs",
-    "drop_undecided_probes",
-    "engine_outputs",
-    "evaluator_outputs",
+    "compare_sample",
     "judge",
-    "record_reference",
-    "reference_for",
-    "reference_model",
     "run_trial",
-    "sample_model",
+    "tolerance_for",
 ]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import UsageError
+from enginebay.tensors import is_float
 from enginebay.verdict import OutputComparison
 from enginebay.verification.comparison_accumulator import ComparisonAccumulator
-from enginebay.verification.output_arrays import as_numpy, compute_scale, is_float
+from enginebay.verification.output_arrays import as_numpy, compute_scale
 from enginebay.verification.tolerance import Tolerance, tolerance_for
 
 if TYPE_CHECKING:

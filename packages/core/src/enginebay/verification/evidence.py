@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.inference import coarseness
+from enginebay.tensors import is_float
 from enginebay.verdict import EXAMPLE, Basis
-from enginebay.verification.output_arrays import find_small_slices, is_float
+from enginebay.verification.output_arrays import find_small_slices
 from enginebay.verification.sample_comparison import align_sample, compare_sample
 from enginebay.verification.set_comparison import ToleranceOptions
 from enginebay.verification.signal_to_noise import measure_signals

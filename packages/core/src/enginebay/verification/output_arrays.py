@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import torch
 
@@ -62,28 +62,6 @@ def widen_dtype(values: NumpyArray) -> NumpyArray:
     import numpy as np
 
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
-
-
-def is_float(array: NumpyArray) -> bool:
-    """Return True for an array of floats or complex numbers."""
-    return array.dtype.kind in "fcV"  # V is the kind of the dtypes of ml_dtypes
-
-
-def is_all_non_finite(array: NumpyArray) -> bool:
-    """Return True if an array is not empty and all its elements are NaN or infinite."""
-    import numpy as np
-
-    return array.size > 0 and is_float(array) and not np.isfinite(array).any()
-
-
-def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]) -> bool:
-    """Return True if ``right`` has an equal array for each name in ``left``; NaN equals NaN."""
-    import numpy as np
-
-    return all(
-        np.array_equal(array, right[name], equal_nan=array.dtype.kind in "fc")
-        for name, array in left.items()
-    )
 
 
 def compute_scale(

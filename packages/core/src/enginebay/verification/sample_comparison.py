@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from enginebay.errors import UsageError
+from enginebay.tensors import equal_arrays
 from enginebay.verdict import Matching
 from enginebay.verification.comparison import compare_outputs
-from enginebay.verification.output_arrays import equal_arrays
 from enginebay.verification.set_comparison import ToleranceOptions, compare_sets
 
 if TYPE_CHECKING:

@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from enginebay.tensors import is_float
 from enginebay.verdict import Signal
-from enginebay.verification.output_arrays import as_numpy, is_float
+from enginebay.verification.output_arrays import as_numpy
 from enginebay.verification.tolerance import EIGHT_BITS, tolerance_for
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.inference import coarseness
+from enginebay.tensors import equal_arrays, is_all_non_finite, is_float
 from enginebay.verdict import EXAMPLE
-from enginebay.verification.output_arrays import equal_arrays, is_all_non_finite, is_float
 from enginebay.verification.sample_comparison import compare_sample, find_blind_comparator
 from enginebay.verification.tolerance import EIGHT_BITS
 

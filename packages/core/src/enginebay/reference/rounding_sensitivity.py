@@ -25,21 +25,19 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import ModelError
-from enginebay.verification.output_arrays import is_float
-from enginebay.verification.probe_values import is_constant
-from enginebay.verification.recorded_samples import tried_sizes
-from enginebay.verification.sample_comparison import compare_sample
-from enginebay.verification.set_comparison import ToleranceOptions
-from enginebay.verification.tolerance import ROUNDING, tolerance_for
+from enginebay.reference.probe_values import is_constant
+from enginebay.reference.recorded_samples import tried_sizes
+from enginebay.tensors import is_float
+from enginebay.verification import ROUNDING, ToleranceOptions, compare_sample, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.models import BoundModel
+    from enginebay.reference.recorded_samples import RecordedReference
     from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import OutputComparison, Verification
-    from enginebay.verification.recorded_samples import RecordedReference
 
 #: Numbers of runs with random rounding errors, and with perturbed decisions. A single run may leave
 #: a score on the same side of a threshold, or two equal values in the same order.
@@ -116,8 +114,8 @@ def _measure_sensitivity(
 
     The model runs in PyTorch. Outputs that pass with the tolerances in ``options`` are left out.
     """
-    from enginebay.verification.perturbed_decisions import PerturbedDecisions  # both import torch
-    from enginebay.verification.perturbed_rounding import PerturbedRounding
+    from enginebay.reference.perturbed_decisions import PerturbedDecisions
+    from enginebay.reference.perturbed_rounding import PerturbedRounding
 
     unit = ROUNDING[options.precision]
     longest_sum = _SUM_ROUNDINGS * _LONGEST_SUM_FACTOR * unit

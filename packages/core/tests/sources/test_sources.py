@@ -12,7 +12,7 @@ from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import MissingDependencyError, ModelSourceError
-from enginebay.models.sources import load_model
+from enginebay.sources.sources import load_model
 
 NETS = """
 import torch

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from enginebay.models import unlimited_sizes
-from enginebay.tensors import Sample
+from enginebay.reference.probe_values import is_constant
+from enginebay.tensors import Sample, is_all_non_finite
 from enginebay.verdict import ITEM, Basis
-from enginebay.verification.output_arrays import is_all_non_finite
-from enginebay.verification.probe_values import is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from enginebay.data import Item
     from enginebay.models import BoundModel
+    from enginebay.reference.probes import Domain
     from enginebay.tensors import NumpyArray
-    from enginebay.verification.probes import Domain
 
     Arrays = dict[str, NumpyArray]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from enginebay.models import Observation, Observer
+from enginebay.state import Observation, Observer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,21 +11,20 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import ModelError, first_line
-from enginebay.tensors import Sample
+from enginebay.reference.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
+from enginebay.reference.probes import NON_FINITE, Probe
+from enginebay.reference.recorded_samples import RecordedReference, SampleCollection, tried_sizes
+from enginebay.tensors import Sample, equal_arrays, is_float
 from enginebay.verdict import EXAMPLE
-from enginebay.verification.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
-from enginebay.verification.output_arrays import equal_arrays, is_float
-from enginebay.verification.probes import NON_FINITE, Probe
-from enginebay.verification.recorded_samples import RecordedReference, SampleCollection, tried_sizes
-from enginebay.verification.sample_comparison import check_comparators
-from enginebay.verification.set_comparison import ToleranceOptions
+from enginebay.verification import ToleranceOptions, check_comparators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
-    from enginebay.models import BoundModel, ModelState, Observation
+    from enginebay.models import BoundModel
+    from enginebay.state import ModelState, Observation
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Basis
 
@@ -141,7 +140,7 @@ class Recorder(SampleCollection):
         self.add_sample(probe.label, sample, beyond=probe.beyond)
 
     def _run(self, inputs: Arrays) -> Arrays:
-        from enginebay.models import Observer  # imports torch
+        from enginebay.state import Observer
 
         # CPU time of this thread: wall time on a busy machine would make the sizes random.
         observer, start = Observer(), time.thread_time()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.errors import ModelSourceError, nearest
-from enginebay.models.weights import RANDOM_WEIGHTS
+from enginebay.sources.weights import RANDOM_WEIGHTS
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest

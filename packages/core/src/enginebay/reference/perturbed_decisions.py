@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from enginebay.verification.perturbed_rounding import is_exact
+from enginebay.reference.perturbed_rounding import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

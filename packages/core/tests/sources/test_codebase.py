@@ -9,7 +9,7 @@ import torch
 
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
-from enginebay.models import (
+from enginebay.sources import (
     fixed_seed,
     image_size,
     load_weights,

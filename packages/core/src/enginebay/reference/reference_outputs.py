@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from enginebay.backend import Backend
     from enginebay.inference import Receipt
-    from enginebay.models import BoundModel, ModelSource
+    from enginebay.models import BoundModel
     from enginebay.params import BackendParams
+    from enginebay.sources import ModelSource
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
@@ -115,7 +116,7 @@ def evaluator_outputs(
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
         input_path, output_path = Path(folder) / "given.npz", Path(folder) / "found.npz"
         save_samples(input_path, [Sample(dict(inputs), {}) for inputs in samples])
-        function = "enginebay.verification.reference:run_evaluator"
+        function = "enginebay.reference.reference_outputs:run_evaluator"
         call(function, path, input_path, output_path, timeout=timeout, result_type=type(None))
         return [sample.outputs for sample in load_samples(output_path)]
 
@@ -146,7 +147,7 @@ def engine_outputs(
     from enginebay.artifact import LoadRequest, portable_params
     from enginebay.hooks import ConvertRequest
     from enginebay.ir import read_ir
-    from enginebay.verification.engine_trial import run_trial
+    from enginebay.verification import run_trial
 
     ir = read_ir(path)
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
@@ -168,7 +169,7 @@ def engine_outputs(
 
 def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
     """Run an ONNX file on saved inputs, and save the outputs; called in a child process."""
-    from enginebay.verification.onnx_evaluator import reference_outputs
+    from enginebay.reference.onnx_evaluator import reference_outputs
 
     samples = load_samples(input_path)
     results = [Sample({}, reference_outputs(path, sample.inputs)) for sample in samples]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ModelError
-from enginebay.verification.probes import ProbeGenerator, ProbeSettings
-from enginebay.verification.sample_comparison import compare_sample
-from enginebay.verification.set_comparison import ToleranceOptions
+from enginebay.reference.probes import ProbeGenerator, ProbeSettings
+from enginebay.verification import ToleranceOptions, compare_sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enginebay.comparators import Comparator
-    from enginebay.models import BoundModel, ModelState
+    from enginebay.models import BoundModel
+    from enginebay.reference.probes import Domain
+    from enginebay.state import ModelState
     from enginebay.tensors import NumpyArray
-    from enginebay.verification.probes import Domain
 
     Arrays = dict[str, NumpyArray]
 

@@ -7,8 +7,8 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from enginebay.models.forward_pass import copy_detached
-from enginebay.models.holder_snapshots import (
+from enginebay.state.forward_pass import copy_detached
+from enginebay.state.holder_snapshots import (
     PLAIN,
     HeldValue,
     HolderSnapshot,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.models.sources import ModelSource
+    from enginebay.sources import ModelSource
 
 #: Two sums of the same values in a different order differ by less than this fraction of the norm.
 _SUM_TOLERANCE = 1e-4

@@ -15,10 +15,9 @@ import numpy as np
 
 from enginebay.errors import UsageError
 from enginebay.models import between_shapes, crossed_shapes, extreme_shapes
-from enginebay.tensors import resize
+from enginebay.reference.probe_values import ValueGenerator, is_constant
+from enginebay.tensors import is_float, resize
 from enginebay.verdict import PROBES
-from enginebay.verification.output_arrays import is_float
-from enginebay.verification.probe_values import ValueGenerator, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enginebay.tensors import resize
-from enginebay.verification.output_arrays import is_float
+from enginebay.tensors import is_float, resize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

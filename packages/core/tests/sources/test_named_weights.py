@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from enginebay.errors import ModelSourceError
-from enginebay.models import load_weights
-from enginebay.models.plugin_sources import find_model
+from enginebay.sources import load_weights
+from enginebay.sources.plugin_sources import find_model
 from enginebay_testing import temporary_backend
 from enginebay_testing.command_runs import Ran, call_command
 

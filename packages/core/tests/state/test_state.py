@@ -11,8 +11,8 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import NotVerifiedError
-from enginebay.models import ModelState
-from enginebay.models.holder_snapshots import snapshot_surroundings
+from enginebay.state import ModelState
+from enginebay.state.holder_snapshots import snapshot_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

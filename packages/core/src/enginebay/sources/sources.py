@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, check_text, missing_file
-from enginebay.models.forward_arguments import (
+from enginebay.named_objects import named_object, public_names, unify_errors
+from enginebay.sources.call_parameters import (
     forward_parameters,
     required_parameters,
     unwrap_compiled,
 )
-from enginebay.named_objects import named_object, public_names, unify_errors
 
 if TYPE_CHECKING:
     import torch
 
     from enginebay.ir import IRModel
-    from enginebay.models.function_models import FunctionModel
+    from enginebay.sources.function_models import FunctionModel
 
 #: Model sources of plugins: scheme → function from the name after the scheme to the model.
 Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
@@ -251,7 +251,7 @@ def _build_model(function: Callable[..., object], description: str) -> object:
 
 
 def _wrap_function(value: object) -> FunctionModel | None:
-    from enginebay.models.function_models import FunctionModel
+    from enginebay.sources.function_models import FunctionModel
 
     if _is_model(value) or isinstance(value, type) or not callable(value):
         return None

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
-from enginebay.models.named_weights import name_weights, split_weights
-from enginebay.models.sources import is_file, load_model
-from enginebay.models.weights import describe_weights, load_weights
 from enginebay.plugins import contributed, known_packages, usual_name
+from enginebay.sources.named_weights import name_weights, split_weights
+from enginebay.sources.sources import is_file, load_model
+from enginebay.sources.weights import describe_weights, load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.models.sources import ModelSource
     from enginebay.params import Shapes
+    from enginebay.sources.sources import ModelSource
 
 
 def find_model(
@@ -28,7 +28,7 @@ def find_model(
     """Find and load a model, also from the model sources of plugins.
 
     Args:
-        model: An object, a file, or a name as for :func:`~enginebay.models.sources.load_model`; or
+        model: An object, a file, or a name as for :func:`~enginebay.sources.sources.load_model`; or
             ``SCHEME:NAME`` for the model source of a plugin. A name may request weights:
             ``SCHEME:NAME?pretrained``, ``file.py:attr?weights=FILE``.
         codebase_config: The section ``codebase_config`` of a config. Its ``type`` is added

@@ -10,7 +10,7 @@ import torch
 import enginebay as eb
 from enginebay.errors import ModelSourceError
 from enginebay.models.example_inputs import shapes_of
-from enginebay.models.plugin_sources import find_model
+from enginebay.sources.plugin_sources import find_model
 from enginebay.tensors.spec import TensorSpec
 from enginebay_testing import temporary_backend
 
@@ -120,7 +120,7 @@ def test_plugin_rewriters_apply_without_a_backend(zoo: None) -> None:
 def test_missing_model_source_hints_at_its_package(
     model: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.models.plugin_sources.contributed", lambda hook: {})
+    monkeypatch.setattr("enginebay.sources.plugin_sources.contributed", lambda hook: {})
     scheme = model.partition(":")[0]
     with pytest.raises(ModelSourceError) as caught:
         find_model(model)

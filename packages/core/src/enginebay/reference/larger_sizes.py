@@ -10,8 +10,8 @@ from enginebay.errors import ModelError
 from enginebay.models import shapes_at, unlimited_sizes
 
 if TYPE_CHECKING:
-    from enginebay.verification.probes import ProbeGenerator
-    from enginebay.verification.recorder import Recorder
+    from enginebay.reference.probes import ProbeGenerator
+    from enginebay.reference.recorder import Recorder
 
 _MAX_MULTIPLE = 10
 

@@ -11,7 +11,8 @@ from packages.core.tests.exports import export
 from torch import nn
 
 from enginebay.errors import ModelError, ModelSourceError
-from enginebay.models import bind, find_model
+from enginebay.models import bind
+from enginebay.sources import find_model
 
 linear = nn.Linear(3, 4)
 scale = nn.Parameter(torch.full((4,), 2.0))

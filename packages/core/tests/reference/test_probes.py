@@ -7,7 +7,7 @@ import pytest
 
 from enginebay.errors import UsageError
 from enginebay.params import DynamicDim
-from enginebay.verification.probes import ProbeGenerator, ProbeSettings
+from enginebay.reference.probes import ProbeGenerator, ProbeSettings
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 OPEN = {"x": {0: DynamicDim("batch", 1, 16)}}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
-from enginebay.models.forward_pass import copy_detached
+from enginebay.state.forward_pass import copy_detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.models import crossed_shapes, extreme_shapes
 from enginebay.params import DynamicDim
-from enginebay.verification.probes import ProbeGenerator, ProbeSettings
+from enginebay.reference.probes import ProbeGenerator, ProbeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

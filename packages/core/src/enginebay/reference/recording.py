@@ -7,24 +7,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, InputError, first_line, nearest
+from enginebay.reference.larger_sizes import record_larger_sizes
+from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
+from enginebay.reference.recorded_samples import RecordedReference, SampleCollection
+from enginebay.reference.recorder import Recorder
+from enginebay.reference.reference_outputs import reference_for
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
-from enginebay.verification.larger_sizes import record_larger_sizes
-from enginebay.verification.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
-from enginebay.verification.recorded_samples import RecordedReference, SampleCollection
-from enginebay.verification.recorder import Recorder
-from enginebay.verification.reference import reference_for
-from enginebay.verification.sample_comparison import check_comparators
+from enginebay.verification import check_comparators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
-    from enginebay.models import BoundModel, ModelState
+    from enginebay.models import BoundModel
+    from enginebay.reference.probes import Domain
+    from enginebay.reference.reference_outputs import Reference
+    from enginebay.state import ModelState
     from enginebay.tensors import NumpyArray
-    from enginebay.verification.probes import Domain
-    from enginebay.verification.reference import Reference
 
     Arrays = dict[str, NumpyArray]
 

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ModelSourceError, check_text, missing_file, nearest
-from enginebay.models.named_weights import split_weights
-from enginebay.models.plugin_sources import names_codebase
-from enginebay.models.sources import is_file, is_weights, unreadable
 from enginebay.named_objects import missing_attribute, missing_module
 from enginebay.plugins import contributed, known_packages
+from enginebay.sources.named_weights import split_weights
+from enginebay.sources.plugin_sources import names_codebase
+from enginebay.sources.sources import is_file, is_weights, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
     """Check a model's name as far as possible without running the model's code.
 
     Args:
-        text: A name that :func:`~enginebay.models.plugin_sources.find_model` accepts. In
+        text: A name that :func:`~enginebay.sources.plugin_sources.find_model` accepts. In
             ``SCHEME:NAME`` of a known plugin, ``NAME`` is not checked, since the plugin may be
             installed only on another machine.
         folder: The folder in which relative paths and modules are searched.

@@ -1,0 +1,38 @@
+"""The reference of a verdict: probe inputs, and what the unpatched model returns on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.reference.probes import ProbeSettings as ProbeSettings
+    from enginebay.reference.recorded_samples import RecordedReference as RecordedReference
+    from enginebay.reference.recording import (
+        record_reference as record_reference,
+        sample_model as sample_model,
+    )
+    from enginebay.reference.reference_outputs import (
+        engine_outputs as engine_outputs,
+        evaluator_outputs as evaluator_outputs,
+        reference_for as reference_for,
+        reference_model as reference_model,
+    )
+    from enginebay.reference.rounding_sensitivity import (
+        drop_undecided_probes as drop_undecided_probes,
+    )
+
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "reference.probes": "ProbeSettings",
+        "reference.recorded_samples": "RecordedReference",
+        "reference.recording": "record_reference sample_model",
+        "reference.reference_outputs": (
+            "engine_outputs evaluator_outputs reference_for reference_model"
+        ),
+        "reference.rounding_sensitivity": "drop_undecided_probes",
+    },
+)
