@@ -14,7 +14,7 @@ import torch
 import enginebay as eb
 import enginebay_rewriters
 from enginebay.errors import PluginError
-from enginebay.plugins import list_plugins, load_plugins, reset
+from enginebay.plugins import forget_plugins, list_plugins, load_plugins
 from enginebay_rewriters.builtin import builtin_rewriters
 from enginebay_testing import temporary_backend
 
@@ -29,9 +29,9 @@ ALL = "enginebay.plugins"
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    reset()
+    forget_plugins()
     yield
-    reset()
+    forget_plugins()
 
 
 def installed(source: str, group: str = ALL) -> AbstractContextManager[Path]:
