@@ -32,17 +32,17 @@ A message starts with the failure and quotes the value; the expected and the fou
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from enginebay.errors.full_disk import disk_error, names_full_disk
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
 from enginebay.errors.python_hints import translate_hint
+from enginebay.errors.text import first_line, message_of, nearest, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -290,9 +290,6 @@ class ChildTimeoutError(IsolationError):
     """A child process or a conversion exceeded its time limit and was ended."""
 
 
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-
-
 def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
     """Return the error for a file that does not exist.
 
@@ -307,33 +304,6 @@ def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
     guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
     hint = f"did you mean '{Path(name).with_stem(guess)}'?" if guess else None
     return ModelSourceError(f"no file '{name}'", hint=hint)
-
-
-def disk_error(error: BaseException | None) -> OSError | None:
-    """Return the error of a full or read-only disk in an exception's chain of causes, or None.
-
-    Example:
-        >>> disk_error(ValueError("no")) is None
-        True
-    """
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _DISK:
-            return error
-        # An error in an except clause has no cause, but a context.
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def names_full_disk(text: str) -> bool:
-    """Return True if a message contains the system's text for a full or read-only disk.
-
-    Child processes and engines in C++ transmit only the text of such an error.
-
-    Example:
-        >>> names_full_disk("cannot write 'm.onnx': No space left on device")
-        True
-    """
-    return any(os.strerror(code) in text for code in _DISK)
 
 
 def disk_failure(error: OSError) -> EnginebayError:
@@ -384,57 +354,6 @@ def check_text(name: str) -> None:
         raise UsageError(
             f"{name!a} cannot be encoded in this locale ({encoding})", hint=hint
         ) from err
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to ``name``, or None if none is similar.
-
-    Example:
-        >>> nearest("onxruntime", ["onnxruntime", "ncnn"])
-        'onnxruntime'
-    """
-    from difflib import get_close_matches
-
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
-
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_MAX_CHARACTERS = 300
-
-# For dynamic sizes, torch.export puts the reason into a list below a line that only announces it.
-_ANNOUNCEMENT = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
-_LIST_ITEM = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
-
-
-def message_of(err: BaseException) -> str:
-    """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails."""
-    try:
-        return _COLOUR.sub("", str(err))
-    except Exception:  # noqa: BLE001  # the exception's class may be anything
-        return "<exception str() failed>"  # the text that Python's own tracebacks have
-
-
-def first_line(err: BaseException) -> str:
-    """Return the first non-blank line of an exception's message, shortened if it is very long."""
-    text = message_of(err)
-    if _ANNOUNCEMENT.match(text) and (item := _LIST_ITEM.search(text)):
-        return item[1]
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
-    return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
-
-
-def one_line(err: BaseException) -> str:
-    r"""Return the type of an exception and the first line of its message.
-
-    Example:
-        >>> one_line(ValueError("no such file\nlook here"))
-        'ValueError: no such file'
-    """
-    name = type(err).__name__
-    if isinstance(err, SystemExit):
-        return f"{name}({err.code!r})"
-    return f"{name}: {first_line(err)}" if message_of(err).strip() else name
 
 
 def reason(err: BaseException) -> str:

@@ -1,0 +1,59 @@
+"""Texts for messages: the first line of an exception, the nearest known name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MAX_CHARACTERS = 300
+
+# For dynamic sizes, torch.export puts the reason into a list below a line that only announces it.
+_ANNOUNCEMENT = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
+_LIST_ITEM = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
+
+
+def message_of(err: BaseException) -> str:
+    """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails."""
+    try:
+        return _COLOUR.sub("", str(err))
+    except Exception:  # noqa: BLE001  # the exception's class may be anything
+        return "<exception str() failed>"  # the text that Python's own tracebacks have
+
+
+def first_line(err: BaseException) -> str:
+    """Return the first non-blank line of an exception's message, shortened if it is very long."""
+    text = message_of(err)
+    if _ANNOUNCEMENT.match(text) and (item := _LIST_ITEM.search(text)):
+        return item[1]
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
+
+
+def one_line(err: BaseException) -> str:
+    r"""Return the type of an exception and the first line of its message.
+
+    Example:
+        >>> one_line(ValueError("no such file\nlook here"))
+        'ValueError: no such file'
+    """
+    name = type(err).__name__
+    if isinstance(err, SystemExit):
+        return f"{name}({err.code!r})"
+    return f"{name}: {first_line(err)}" if message_of(err).strip() else name
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to ``name``, or None if none is similar.
+
+    Example:
+        >>> nearest("onxruntime", ["onnxruntime", "ncnn"])
+        'onnxruntime'
+    """
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
