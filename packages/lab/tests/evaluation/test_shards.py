@@ -137,6 +137,7 @@ class Full(torchmetrics.Metric):
 
 OWN = """\
 import time
+import numpy as np
 
 class Last:
     higher_is_better = None
@@ -148,6 +149,14 @@ class Last:
 
 class Huge(Last):
     def update(self, outputs, target): self.metric_state["seen"].append(1 << 70)
+
+class PerClass(Last):
+    def reset(self): self.metric_state = {}
+    def update(self, outputs, target): self.merge_state({int(outputs.argmax()): outputs.sum()})
+    def merge_state(self, state):
+        for key, value in state.items():
+            self.metric_state[key] = np.float64(self.metric_state.get(key, 0)) + value
+    def compute(self): return len(self.metric_state) + sum(self.metric_state.values())
 
 class Slow(Last):
     def update(self, outputs, target):
@@ -189,6 +198,21 @@ def test_a_number_too_large_for_a_checkpoint_is_evaluated(
     (here / "own.py").write_text(OWN)
     (row,) = lab.evaluate("good", lambda: make_items(-1), "own.py:Huge", output="rows.jsonl").rows
     assert row.value == float(1 << 70)
+
+
+def test_a_state_of_numbers_of_numpy_by_class_is_resumed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
+    (here / "own.py").write_text(OWN)
+
+    def evaluate(count: int, **more: Any) -> Any:
+        return lab.evaluate("good", lambda: make_items(count), "own.py:PerClass", **more).rows[0]
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(150, output="rows.jsonl")
+    assert len(list(here.glob("rows.jsonl.*.part"))) == 1
+    assert evaluate(-1, output="rows.jsonl", resume=True).value == evaluate(-1).value
 
 
 def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(
