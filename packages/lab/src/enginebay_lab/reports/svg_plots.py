@@ -139,7 +139,8 @@ def _axis_steps(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         steps = [float(f"{factor}e{power}") for power in powers for factor in factors]
-        first = max(n for n, step in enumerate(steps) if step <= low)
+        # The logarithm of a number just below a power of ten is rounded to this power.
+        first = max((n for n, step in enumerate(steps) if step <= low), default=0)
         last = min((n for n, step in enumerate(steps) if step >= high), default=len(steps) - 1)
         if last - first < _MAX_AXIS_STEPS:
             break
@@ -154,6 +155,7 @@ def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[fl
         ((1e-07, 0.1), [1e-07, 1e-05, 0.001, 0.1])
     """
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    high = max(high, low + 1)  # all values may be the same power of ten
     step = max(1, math.ceil((high - low) / 5))
     labels = [float(f"1e{power}") for power in range(low, high + 1, step)]
     return (float(f"1e{low}"), float(f"1e{high}")), labels
@@ -209,7 +211,10 @@ def _render_svg(chart: Graph) -> str:
     root.attrib.pop("id", None)  # it is random
     root.set("role", "img")
     # ElementTree writes SVG's namespace as a prefix, which a browser does not know in HTML.
-    return ET.tostring(root, encoding="unicode").replace("ns0:", "").replace(":ns0", "")
+    for node in root.iter():
+        node.tag = _tag_name(node)
+    root.set("xmlns", _SVG_NAMESPACE.strip("{}"))
+    return ET.tostring(root, encoding="unicode")
 
 
 def _set_title(node: Element) -> None:
