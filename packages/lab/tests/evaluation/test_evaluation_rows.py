@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from enginebay.authors import DataRecord
+from enginebay.authors.sources import DataRecord
 from enginebay_lab.evaluation.evaluation_rows import Evaluation, EvaluationRow, WorstItem
 from enginebay_lab.evaluation.guarded_metric import GuardedMetric
 from enginebay_lab.evaluation.metric_sources import find_metrics
