@@ -148,7 +148,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
         number_cell(call.median if call else None, human_seconds),
         TableCell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
         number_cell(row.size, human_size),
-        number_cell(row.seconds, lambda seconds: f"{seconds:.1f} s"),
+        number_cell(row.seconds or None, lambda seconds: f"{seconds:.1f} s"),
         number_cell(row.attempts if row.attempts > 1 else None, str),
     ]
 
