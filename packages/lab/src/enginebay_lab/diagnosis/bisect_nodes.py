@@ -13,7 +13,7 @@ from enginebay.authors.sources import evaluator_outputs, find_model
 from enginebay.errors import EnginebayError
 from enginebay_lab.diagnosis.bisection import Node
 from enginebay_lab.diagnosis.node_search import NodeSearch
-from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
+from enginebay_lab.diagnosis.onnx_graph import OnnxGraph, find_first_output
 from enginebay_lab.diagnosis.pieces import SideBySide
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
             node.name,
             node.op_type,
             modules.get(node.name, "").removeprefix(scope).strip("."),
-            node.output[0],
+            find_first_output(node),
         )
         for node in onnx.load(path, load_external_data=False).graph.node  # without weights
     ]
@@ -190,7 +190,7 @@ def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -
     # The culprit is the innermost wrong module, so nodes of its submodules are not suspected.
     own = [index for index in graph.find_dependencies(last) if nodes[index].module == ""]
     node = graph.nodes[own[-1] if own else last]
-    return Node(name=node.name, operator=node.op_type, tensor=node.output[0])
+    return Node(name=node.name, operator=node.op_type, tensor=find_first_output(node))
 
 
 def make_runner(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.errors import EnginebayError
 from enginebay_lab.diagnosis.bisection import Node
+from enginebay_lab.diagnosis.onnx_graph import find_first_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +43,9 @@ class NodeSearch(NamedTuple):
         """Find the first node whose output is wrong when an engine runs the graph.
 
         A binary search finds the first node whose output is wrong when the graph is cut off after
-        this node. If an engine of only this node is right, a second binary search finds the
-        shortest range of nodes that ends at this node and has a wrong output in an engine.
+        this node: nodes on which a right node depends are right too. If an engine of only this node
+        is right, a second binary search finds the shortest range of nodes that ends at this node
+        and has a wrong output in an engine.
 
         Args:
             output: The name of a wrong output of the graph.
@@ -55,14 +57,17 @@ class NodeSearch(NamedTuple):
         order = self.graph.measurable_nodes(output, self.values)
         if not order or (accumulated := self._compare_range(order[-1], 0)) is None:
             return None
-        low, high = -1, len(order) - 1
-        while high - low > 1:  # the graph up to order[low] is right, up to order[high] it is wrong
-            middle = (low + high) // 2
-            wrong = self._compare_range(order[middle], 0)
-            low, high = (low, middle) if wrong else (middle, high)
-            accumulated = wrong or accumulated
-        last = order[high]
-        first, alone = self._find_shortest_range(order[: high + 1])
+        suspects = self._select_before(order[-1], order)
+        while len(suspects) > 1:  # the last suspect is wrong, and depends on the others
+            middle = self.graph.find_middle(suspects)
+            before = self._select_before(middle, suspects)
+            if wrong := self._compare_range(middle, 0):
+                suspects, accumulated = before, wrong
+            else:
+                suspects = [index for index in suspects if index not in before]
+        last = suspects[-1]
+        order = self._select_before(last, order)
+        first, alone = self._find_shortest_range(order)
         # Without constant nodes, which are part of every range.
         together = [
             self.graph.nodes[index].name
@@ -73,11 +78,16 @@ class NodeSearch(NamedTuple):
         return Node(
             name=node.name,
             operator=node.op_type,
-            tensor=node.output[0],
+            tensor=find_first_output(node),
             together=tuple(together) if len(together) > 1 else (),
             accumulated=accumulated.max_abs_error,
             alone=None if alone is None else alone.max_abs_error,
         )
+
+    def _select_before(self, last: int, nodes: Sequence[int]) -> list[int]:
+        """Of some nodes, return ``last`` and those on which it depends."""
+        dependencies = set(self.graph.find_dependencies(last))
+        return [index for index in nodes if index in dependencies]
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
         """Find the shortest range of nodes that has a wrong output in an engine.
@@ -108,7 +118,7 @@ class NodeSearch(NamedTuple):
         Return None if the output is right, or if an engine of these nodes cannot be built or run.
         """
         node = self.graph.nodes[last]
-        output = node.output[0]
+        output = find_first_output(node)
         self.progress(f"{self.graph.nodes[first].name} … {node.name}")
         with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
             path = Path(folder) / "piece.onnx"

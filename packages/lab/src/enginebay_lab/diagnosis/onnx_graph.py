@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class OnnxGraph:
     """The graph of an ONNX file, with the nodes in topological order.
 
+    A node without a name gets the name of its first output.
+
     Args:
         path: The ONNX file, which is loaded with its weights.
     """
@@ -26,6 +28,8 @@ class OnnxGraph:
 
         self._model = onnx.load(path)
         self.nodes: Sequence[onnx.NodeProto] = list(self._model.graph.node)
+        for node in self.nodes:
+            node.name = node.name or find_first_output(node)
         graph = self._model.graph
         self._constants = {tensor.name: tensor for tensor in graph.initializer}
         # ONNX writes an omitted optional output as an empty name.
@@ -78,6 +82,30 @@ class OnnxGraph:
             ]
         return sorted(dependencies)
 
+    def find_middle(self, nodes: Sequence[int]) -> int:
+        """Return the node that splits some nodes best: half of them are before it.
+
+        Args:
+            nodes: The indices of at least two nodes, in order; the last node is never returned.
+        """
+        selected = sum(1 << index for index in nodes)
+        return min(
+            nodes[:-1],
+            key=lambda index: abs(2 * (self._ancestors[index] & selected).bit_count() - len(nodes)),
+        )
+
+    @cached_property
+    def _ancestors(self) -> list[int]:
+        """For each node, the node and all nodes on which it depends, as bits of a number."""
+        ancestors: list[int] = []
+        for index, names in enumerate(self._read_names):
+            bits = 1 << index
+            for name in names:
+                if (producer := self._producers.get(name)) is not None:
+                    bits |= ancestors[producer]
+            ancestors.append(bits)
+        return ancestors
+
     def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
         """Of the nodes on which an output depends, return the indices of nodes with float results.
 
@@ -91,7 +119,7 @@ class OnnxGraph:
             index
             for index in self.find_dependencies(last)
             if not self._is_constant[index]
-            and (value := values.get(self.nodes[index].output[0])) is not None
+            and (value := values.get(find_first_output(self.nodes[index]))) is not None
             and value.dtype.kind == "f"
             and value.size
         ]
@@ -147,6 +175,11 @@ class OnnxGraph:
         names = [name for node in self.nodes for name in node.output if name and name not in known]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         onnx.save(model, path)
+
+
+def find_first_output(node: onnx.NodeProto) -> str:
+    """Return the name of a node's first output that is not omitted."""
+    return next(name for name in node.output if name)
 
 
 def _build_value_info(name: str, array: NumpyArray) -> onnx.ValueInfoProto:
