@@ -5,8 +5,9 @@ Imported only when torch is used.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -80,19 +81,25 @@ def watch_outputs(
 ) -> Iterator[None]:
     """In a ``with`` block, call ``visit`` with each tensor that a module of the model returns."""
     calls: Counter[str] = Counter()
+    running: defaultdict[str, list[int]] = defaultdict(list)
 
-    def make_hook(path: str) -> Callable[[nn.Module, object, object], None]:
-        def visit_result(_: nn.Module, __: object, result: object) -> None:
-            number = calls[path]
-            calls[path] += 1
-            for leaf, tensor in enumerate(find_tensors(result)):
-                visit(ModuleOutput(path, number, leaf), tensor)
+    # Calls are numbered when they begin, as in record_calls(): a call that raises has a number too.
+    def begin_call(path: str, *_: object) -> None:
+        running[path].append(calls[path])
+        calls[path] += 1
 
-        return visit_result
+    def visit_result(path: str, _: nn.Module, __: object, result: object) -> None:
+        number = running[path].pop()
+        for leaf, tensor in enumerate(find_tensors(result)):
+            visit(ModuleOutput(path, number, leaf), tensor)
 
     with ExitStack() as stack:
         for path, module in hooked_modules(model):
-            stack.callback(module.register_forward_hook(make_hook(path)).remove)
+            for hook in (
+                module.register_forward_pre_hook(partial(begin_call, path), prepend=True),
+                module.register_forward_hook(partial(visit_result, path)),
+            ):
+                stack.callback(hook.remove)
         yield
 
 
@@ -114,7 +121,8 @@ def record_shapes(
 ) -> dict[ModuleOutput, tuple[int, ...]]:
     """Run a model, and return the shapes of its modules' outputs, in the order in which calls end.
 
-    If any output is floating-point, only the shapes of floating-point outputs are returned.
+    If any output is floating-point, only the shapes of floating-point outputs are returned, and
+    those of the model itself if it only returns integers.
     """
     shapes: dict[ModuleOutput, tuple[int, ...]] = {}
     floating: set[ModuleOutput] = set()
@@ -129,5 +137,8 @@ def record_shapes(
         # Clones, because a module may change its input in place.
         args, kwargs = call.fill([tensor.clone() for tensor in tensors])
         model(*args, **kwargs)
-    # Integers have no tolerance, and the order of equal values may differ between engines.
-    return {output: shape for output, shape in shapes.items() if output in floating} or shapes
+    # Integers have no tolerance, and the order of equal values may differ between engines. But a
+    # search starts from a wrong output of the model, which may be an integer.
+    if not any(output.module == "" for output in floating):
+        floating |= {output for output in shapes if output.module == "" or not floating}
+    return {output: shape for output, shape in shapes.items() if output in floating}

@@ -163,12 +163,13 @@ class ModuleSearch:
         candidate is left out if its module was right when an engine ran only this module; it stays
         if no engine can run only this module. Return None if no candidate is left.
         """
-        first = next(key for key in self._call_order() if key in self._wrong_calls())
-        around = {first[0], *parent_paths(first[0])}
+        order = self._call_order()
+        first = next(index for index, key in enumerate(order) if key in self._wrong_calls())
+        around = {order[first][0], *parent_paths(order[first][0])}
         return next(
             (
                 key
-                for key in self._call_order()
+                for key in order[first:]  # earlier calls of these modules were right
                 if key[0] in around
                 and key in self._pieces
                 and not (key in self._alone and self._alone[key].passed)
@@ -222,6 +223,8 @@ class ModuleSearch:
         # The scan misses errors of fused nodes: an engine that must return the tensor between two
         # nodes does not fuse them.
         outputs = list(self._target.shapes)
+        if not outputs:
+            return
         low, high = -1, len(outputs) - 1
         self._accumulated.clear()  # comparisons of engines with fewer fusions
         while high - low > 1:  # outputs[low] is right, outputs[high] is wrong
