@@ -133,7 +133,8 @@ def bind_root(
 def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
     """Return the model whose modules are searched, and the module outputs that are compared.
 
-    A module's output is not compared if a rewriter changes the output's shape.
+    A module's output is not compared if a rewriter changes the output's shape, unless the module is
+    the model itself.
     """
     shapes = record_shapes(root.module, root.call, root.tensors)
     try:
@@ -142,7 +143,11 @@ def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
             exported = record_shapes(rewriting.model, root.call, root.tensors)
     except (EnginebayError, RuntimeError, TypeError, ValueError):
         exported = shapes  # a model that is rewritten for an exporter may not run outside it
-    common = {output: shape for output, shape in shapes.items() if exported.get(output) == shape}
+    common = {
+        output: shape
+        for output, shape in shapes.items()
+        if exported.get(output) == shape or output.module == ""
+    }
     return SearchTarget(root.module, root.call, root.tensors, common)
 
 
