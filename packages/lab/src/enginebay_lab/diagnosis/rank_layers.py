@@ -13,12 +13,13 @@ import enginebay as eb
 from enginebay.authors import Steps
 from enginebay.authors.files import read_ir
 from enginebay.commands import Fields, Result, Table
-from enginebay.errors import UsageError
+from enginebay.errors import ConversionError, UsageError, first_line
 from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from enginebay import Verification
     from enginebay.authors import Step
     from enginebay.authors.arrays import Sample
     from enginebay.commands import Block
@@ -31,12 +32,29 @@ class NodeSensitivity(msgspec.Struct, frozen=True):
         node: The node's name in the engine's graph.
         operator: The engine's name for the node's operator.
         decibels: The signal-to-noise ratio of the engine's output in dB; with several outputs, the
-            smallest ratio. None if no output has an error.
+            smallest ratio. None if no output has an error, and if there is a ``failure``.
+        failure: Why there is no ratio: the engine cannot be built or crashes, or an output is not
+            finite or has a wrong shape; empty if there is none.
     """
 
     node: str
     operator: str
     decibels: float | None
+    failure: str = ""
+
+    @property
+    def _figure(self) -> str:
+        """The ratio as a table cell."""
+        if self.failure:
+            return "failed"
+        return "-" if self.decibels is None else f"{self.decibels:.1f}"
+
+    @property
+    def _order(self) -> float:
+        """The sort key, the largest error first."""
+        if self.failure:
+            return -math.inf
+        return math.inf if self.decibels is None else self.decibels
 
 
 class Sensitivity(
@@ -61,17 +79,15 @@ class Sensitivity(
 
     def blocks(self) -> Iterator[Block]:
         """Yield a table of the nodes, the largest error first, and a note on the column ``DB``."""
-        rows = [
-            (rank.node, rank.operator, "-" if rank.decibels is None else f"{rank.decibels:.1f}")
-            for rank in self.nodes
-        ]
+        rows = [(rank.node, rank.operator, rank._figure) for rank in self.nodes]
         yield Table(("NODE", "OPERATOR", "DB"), rows, right=("DB",))
         note = (
             f"DB is the signal-to-noise ratio with only this node in {self.precision}, on "
             f"{self.items} items; --int8-keep NODE leaves a node in floating point, and enginebay "
             "quantize chooses such nodes"
         )
-        yield Fields([("note", note)])
+        failed = [("failed", f"{rank.node}: {rank.failure}") for rank in self.nodes if rank.failure]
+        yield Fields([*failed, ("note", note)])
 
 
 def sensitivity(
@@ -209,19 +225,36 @@ def _rank_nodes(
         ranks = []
         for number, node in enumerate(measured, 1):
             set_detail(f"{number} of {len(measured)}: {node}")
-            trial = eb.convert(
-                ir,
-                backend=engine.name,
-                work_dir=folder / "trial",
-                params=params,
-                data=data,
-                int8_keep=[other for other in nodes if other != node],
-                overwrite=True,  # the folder of the previous trial
-            )
+            try:
+                trial = eb.convert(
+                    ir,
+                    backend=engine.name,
+                    work_dir=folder / "trial",
+                    params=params,
+                    data=data,
+                    int8_keep=[other for other in nodes if other != node],
+                    overwrite=True,  # the folder of the previous trial
+                )
+            except ConversionError as err:
+                ranks.append(NodeSensitivity(node, nodes[node], None, first_line(err)))
+                continue
             verification = eb.verify(trial, items, options=options)
             levels = [s.decibels for s in verification.signals if s.decibels is not None]
             # The smallest ratio is that of the worst output.
-            ranks.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
+            decibels, failure = min(levels, default=None), _describe_failure(verification)
+            ranks.append(NodeSensitivity(node, nodes[node], None if failure else decibels, failure))
     set_detail(f"{len(ranks)} nodes, one by one")
-    # None means no error, so it comes last.
-    return sorted(ranks, key=lambda rank: math.inf if rank.decibels is None else rank.decibels)
+    return sorted(ranks, key=lambda rank: rank._order)
+
+
+def _describe_failure(verification: Verification) -> str:
+    """Return why an engine has no usable outputs; an empty string if all of them are usable."""
+    if verification.verdict == "crashed":
+        return verification.reason
+    # The signal-to-noise ratio leaves out values that are not finite, and outputs of other shapes.
+    unusable = (
+        output.describe()
+        for output in verification.outputs
+        if not output.passed and output.atol_that_passes is None
+    )
+    return next(unusable, "")
