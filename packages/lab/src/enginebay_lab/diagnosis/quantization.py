@@ -92,9 +92,8 @@ class Attempt(NamedTuple):
     @property
     def passed(self) -> bool:
         """True if the verdict is verified or unverified, and the drop is at most ``max_drop``."""
-        drop = self.accuracy.drop
         is_right = self.deployment.verdict in ("verified", "unverified")
-        return is_right and drop is not None and drop <= self.max_drop
+        return is_right and self.accuracy.allows(self.max_drop)
 
 
 def quantize(
@@ -263,7 +262,8 @@ def _check_reference(row: EvaluationRow) -> EvaluationRow:
 
 
 def _describe_accuracy(row: EvaluationRow, max_drop: float) -> str:
-    value = f"has no value: {row.error}" if row.value is None else f"is {row.value:.4g}"
+    missing = f"no value: {row.error}" if row.error else "no finite value"
+    value = f"has {missing}" if row.value is None else f"is {row.value:.4g}"
     drop = "" if row.drop is None else f": a drop of {row.drop:.4g}"
     reference = f"{row.reference:.4g} in PyTorch{drop} on {row.count} items"
     return f"{row.metric} {value}, and {reference} (allowed drop: {max_drop:g})"

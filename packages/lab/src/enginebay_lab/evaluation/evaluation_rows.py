@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,6 +70,13 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     key: str = ""
 
+    def allows(self, max_drop: float) -> bool:
+        """Return True if the drop is known, and at most ``max_drop``, apart from rounding."""
+        if self.drop is None:
+            return False
+        # One of 100 items: 0.98 - 0.97 is 0.010000000000000009.
+        return self.drop <= max_drop or math.isclose(self.drop, max_drop)
+
     def failure(self, max_drop: float | None = None) -> str:
         """Return in one line why the row fails; an empty string if it passes.
 
@@ -91,7 +99,7 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
         if self.drop is None:
             missing = "the artifact" if self.value is None else "PyTorch"
             return f"{subject} has no finite value for {missing}, on {self.count} items"
-        if self.drop <= max_drop:
+        if self.allows(max_drop):
             return ""
         return (
             f"{subject} is {self.value:.6g}, and {self.reference:.6g} in PyTorch: a drop of "
