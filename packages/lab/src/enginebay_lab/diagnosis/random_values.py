@@ -39,10 +39,14 @@ def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
         return tensor[..., torch.randperm(tensor.shape[-1], generator=generator)]
     if tensor.is_floating_point():
         if low == high:  # such as zeros after a dead activation
-            high = low + low.abs().clamp(min=1.0)
+            largest = torch.finfo(tensor.dtype).max
+            high = (low + low.abs().clamp(min=1.0)).clamp(max=largest)
         # Drawn on the CPU, so that the values are the same on every device.
         share = torch.rand(tensor.shape, generator=generator).to(tensor)
         drawn = low * (1 - share) + high * share  # not from high - low, which may be infinite
-    else:  # equal integers stay equal: they may be a size, or the index of a table's only row
-        drawn = torch.randint(int(low), int(high) + 1, tensor.shape, generator=generator)
+    elif low == high:  # equal integers may be a size, or the index of a table's only row
+        return tensor.clone()
+    else:
+        end = min(int(high) + 1, torch.iinfo(torch.int64).max)  # randint() accepts no larger end
+        drawn = torch.randint(int(low), end, tensor.shape, generator=generator)
     return torch.where(tensor.isfinite(), drawn.to(tensor), tensor)
