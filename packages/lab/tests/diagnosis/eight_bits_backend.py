@@ -1,7 +1,7 @@
 """The loopback backend with 8-bit weights: one scale for each weight, from its largest value.
 
-An outlier among a layer's weights makes the layer's error large, as in a real engine. Parameters make
-the engine of a layer crash or return NaN, if this layer computes in 8 bits.
+An outlier among a layer's weights makes the layer's error large, as in a real engine. Parameters
+make the engine of a layer crash or return NaN, if this layer computes in 8 bits.
 """
 
 from __future__ import annotations
