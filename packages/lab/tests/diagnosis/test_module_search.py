@@ -206,20 +206,16 @@ def test_right_modules_leave_the_model_itself() -> None:
 
     model = Between().eval()
     # What 'b' receives is wrong only within the model: it is the model's code between them.
-    engine = PlantedEngine()
-    inside = ModuleOutputsModel
 
     class Slipping(PlantedEngine):
         def __call__(self, module: nn.Module, tensors: Any, names: Any) -> Any:
-            hooks = {model.b: add_to_input} if isinstance(module, inside) else {}
-            self.before = hooks
+            within = isinstance(module, ModuleOutputsModel)
+            self.before = {model.b: add_to_input} if within else {}
             return super().__call__(module, tensors, names)
 
-    engine = Slipping()
-    culprit = search_of(engine, model, torch.ones(1, 3)).find_culprit()
+    culprit = search_of(Slipping(), model, torch.ones(1, 3)).find_culprit()
     assert (culprit.piece.path, culprit.piece.module, culprit.alone) == ("", model, None)
     assert culprit.piece.leaves == (0,)
-    assert not engine.faults
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -392,6 +388,31 @@ def test_results_that_are_nested_are_compared_leaf_by_leaf() -> None:
     culprit = search.find_culprit()
     assert (culprit.piece.path, culprit.piece.leaves) == ("nested", (0, 1, 3))
     assert max_error(culprit.alone) == 3
+
+
+def test_a_module_that_is_random_is_no_obstacle() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.noise, self.head = nn.Tanh(), nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(x) + 0 * self.noise(x)  # it does not show in the result
+
+    class Doubts(PlantedEngine):
+        """Has no outputs if one of them is that of the random module."""
+
+        def __call__(self, module: nn.Module, tensors: Any, names: Any) -> Any:
+            found = super().__call__(module, tensors, names)
+            taps = module.outputs if isinstance(module, ModuleOutputsModel) else ()
+            if any(output.module == "noise" for output in taps):
+                return found._replace(outputs={}, doubt="a second run differs")
+            return found
+
+    model = Noisy().eval()
+    search = search_of(Doubts({model.head: add_a_tenth}), model, torch.ones(1, 3))
+    assert search.find_culprit().piece.path == "head"
+    assert "noise" not in [place.module for place in search.places]
 
 
 def test_an_output_of_nan_is_wrong_and_has_no_figure() -> None:

@@ -134,7 +134,8 @@ def _choose_inputs(
 ) -> _LabelledInputs:
     """Of several sets of inputs, return the one on which the artifact differs most from PyTorch.
 
-    If the engine crashes, return the first set. A single set is returned without a run.
+    If nothing can be compared, such as after a crash, return the first set. A single set is
+    returned without a run.
     """
     if len(sets) == 1:  # nothing to choose from, so the artifact need not run
         return _LabelledInputs(sets[0], "example")
@@ -142,7 +143,7 @@ def _choose_inputs(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VerdictWarning)  # the search expects a mismatch
         verification = verify(opened, sets, model, options=options)
-    if verification.verdict == "crashed":  # no outputs: the first set crashes the engine too
+    if not verification.outputs:  # a crash, to which the first set leads too, or a random model
         return _LabelledInputs(sets[0], "item 0")
     worst = max(verification.outputs, key=lambda output: output.badness)
     return _LabelledInputs(sets[int(worst.sample.removeprefix("item "))], worst.sample)

@@ -116,6 +116,8 @@ def find_wrong_node(
     worst = max(wrong, key=lambda output: output.badness, default=None)
     graph = read_exported_graph(comparison.folder, _SCOPE)
     finding = NodeFinding("unknown", None, graph, comparison.rewriters, worst)
+    if comparison.doubt:
+        return finding
     artifact = open_artifact(comparison.folder)
     (sample,) = artifact.samples()  # only the example, because verification used no probes
     path = artifact.ir_file

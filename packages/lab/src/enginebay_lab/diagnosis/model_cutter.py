@@ -125,6 +125,9 @@ class ModelCutter:
             results = _run_piece(piece, copies) if copies else None
             if results is None or not _are_equal(call.returned, results):
                 continue
+            # The result may consist of results of inner calls, so equality does not prove much.
+            if cut_out and not _is_repeatable(piece, results):
+                continue
             leaves = tuple(_select_computed(piece.tensors, copies, results))
             writes = _have_changed(piece.tensors, copies, results)
             piece = piece._replace(leaves=leaves, writes=writes)
@@ -140,6 +143,12 @@ def _run_piece(piece: Piece, tensors: Sequence[Tensor]) -> list[ComputedTensor] 
         return None
 
 
+def _is_repeatable(piece: Piece, results: Sequence[ComputedTensor]) -> bool:
+    """Return True if a second run of a piece (submodel) returns the same results as the first."""
+    repeated = _run_piece(piece, [tensor.clone() for tensor in piece.tensors])
+    return repeated is not None and _are_equal([result.value for result in results], repeated)
+
+
 def _build_inner_call(call: ModuleCall) -> InnerCall:
     assert call.result is not None
     return InnerCall(call.module, call.result, call.returned)
@@ -147,7 +156,7 @@ def _build_inner_call(call: ModuleCall) -> InnerCall:
 
 def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) -> bool:
     """Return True if a module call returned the same tensors in a piece as in the whole model."""
-    # The first results are the tensors that the piece passed to its inner calls.
+    # Results before those are tensors that the piece passed to its inner calls.
     returned = results[len(results) - len(expected) :]
     return len(expected) == len(returned) and all(
         torch.equal(value, result.value)

@@ -263,8 +263,9 @@ class ModuleSearch:
     ) -> EngineComparison | None:
         """Build an engine, run it, and return the comparison of its outputs.
 
-        Return None if the build fails or the engine crashes. If the engine has a single output and
-        crashes, return a failed comparison of this output instead.
+        Return None if the build fails, the engine crashes, or PyTorch returns different outputs in
+        each run. If the engine has a single output and crashes, return a failed comparison of this
+        output instead.
         """
         try:
             comparison = self._compare_module(module, tensors, names)
@@ -276,7 +277,7 @@ class ModuleSearch:
         if comparison.crashed and len(names) == 1:
             crash = OutputComparison(name=names[0], passed=False, reason=comparison.crashed)
             return comparison._replace(outputs={names[0]: crash})
-        return None if comparison.crashed else comparison
+        return None if comparison.crashed or comparison.doubt else comparison
 
     # -- alone ------------------------------------------------------------------------------------
 

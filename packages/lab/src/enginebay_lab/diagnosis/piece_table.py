@@ -6,6 +6,7 @@ Imported only when torch is used.
 from __future__ import annotations
 
 from math import inf
+from operator import is_not
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.errors import EnginebayError, first_line
@@ -87,9 +88,10 @@ class PieceTable:
         except EnginebayError as err:
             failure = first_line(err)
         else:
-            if not comparison.crashed:
+            failure = comparison.crashed or comparison.doubt
+            if not failure:
                 return _build_rows(cuts, together, comparison)
-            verdict, failure = "crashed", comparison.crashed
+            verdict = "crashed" if comparison.crashed else "failed"
         half = len(cuts) // 2
         if half and self._build_failures < _MAX_BUILD_FAILURES:
             self._build_failures += 1
@@ -121,7 +123,7 @@ def _build_rows(
             rtol=worst.rtol,
             atol=worst.atol,
             sample="reference" if worst.sample == "example" else "redrawn",
-            is_redrawn=random_inputs is not piece.tensors,
+            is_redrawn=any(map(is_not, random_inputs, piece.tensors)),
         )
         rows.append(_RankedRow(row, worst.badness))
     return rows
