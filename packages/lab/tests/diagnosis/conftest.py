@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.testing import temporary_backend
+from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.authors import NumpyArray
+    from enginebay.authors.arrays import NumpyArray
 
 
 class Layered(NamedTuple):

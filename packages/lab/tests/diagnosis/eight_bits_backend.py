@@ -13,7 +13,7 @@ import onnx
 
 import enginebay as eb
 from enginebay.errors import ConversionError
-from enginebay.testing import loopback
+from enginebay_testing import loopback
 
 
 class EightBitsParams(loopback.LoopbackParams):

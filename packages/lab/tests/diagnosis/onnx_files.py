@@ -9,14 +9,14 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from enginebay.authors import compare_outputs
+from enginebay.authors.arrays import compare_outputs
 from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray, OutputComparison
+    from enginebay.authors.arrays import NumpyArray, OutputComparison
 
 SHAPE = (2, 3)
 #: The input of every graph.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from enginebay.authors import Call, compare_outputs
+from enginebay.authors.arrays import compare_outputs
+from enginebay.authors.sources import Call
 from enginebay.errors import ConversionError
 from enginebay_lab.diagnosis.intermediate_outputs import ModuleOutputsModel, record_shapes
 from enginebay_lab.diagnosis.module_search import EngineComparison, ModuleSearch, SearchTarget

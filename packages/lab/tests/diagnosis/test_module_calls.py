@@ -74,7 +74,7 @@ def test_arguments_and_results_are_recorded_only_where_requested() -> None:
     with torch.no_grad():
         found = model.inner(*args, **kwargs)
     torch.testing.assert_close(found["y"], call.returned[0], rtol=0, atol=0)
-    assert (kwargs["text"] if "text" in kwargs else "", found["text"]) == ("", "")
+    assert (kwargs.get("text", ""), found["text"]) == ("", "")
     (result,), _ = call.result.fill(call.returned)
     assert result["text"] == ""
 

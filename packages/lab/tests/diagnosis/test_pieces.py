@@ -1,277 +1,219 @@
-"""Each module alone, on the backend without an engine."""
+"""Pieces: submodels that each run one call of a module, and models of several pieces."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import torch
-from packages.lab.tests.diagnosis.test_bisect import BETWEEN, SLIPS, Block, Chance, Home, Whole
+from packages.lab.tests.diagnosis.planted_faults import target_of
 from torch import nn
 
-import enginebay as eb
-import enginebay_lab as lab
-from enginebay.errors import UsageError
-from enginebay_lab.diagnosis import piece_table
-from enginebay_testing import temporary_backend
+from enginebay_lab.diagnosis.module_calls import record_calls
+from enginebay_lab.diagnosis.pieces import (
+    InnerCall,
+    InnerCalls,
+    Piece,
+    SideBySide,
+    StandIn,
+    parent_paths,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-pytestmark = pytest.mark.usefixtures("loopback")
+    from collections.abc import Sequence
 
 
-class Hidden(nn.Module):
-    """A live branch beside one whose activation changes nothing in the result."""
-
-    def __init__(self, before: float, after: float, factor: float, last: nn.Module) -> None:
-        super().__init__()
-        self.live, self.first, self.second = (nn.Linear(4, 4) for _ in range(3))
-        self.act, self.last, self.factor = nn.GELU(), last, factor
-        nn.init.constant_(self.first.bias, before)
-        nn.init.constant_(self.second.bias, after)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.second(self.act(torch.relu(self.first(x))))
-        return self.live(x) + self.last(y) * self.factor
-
-
-def seeded(make: Callable[[], nn.Module]) -> nn.Module:
-    torch.manual_seed(0)
-    return make().eval()
-
-
-def deployed(
-    folder: Path, model: nn.Module, args: Any, *rewriters: eb.RewriterSet, **given: Any
-) -> eb.Artifact:
-    return eb.deploy(
-        model,
-        args,
-        **{"backend": "loopback", **given},
-        work_dir=folder / "net",
-        export=eb.ExportOptions(exporter="torchscript", rewriters=rewriters),
-        verify=eb.VerifyOptions(probes=1, allow_mismatch=True),
-    ).artifact
-
-
-def titles(found: lab.Pieces, verdict: str = "verified") -> set[str]:
-    return {row.title for row in found.rows if row.verdict == verdict}
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Hidden(0, 90, 1, nn.Sigmoid()),  # saturated
-        lambda: Hidden(0, 0, 0, nn.Identity()),  # multiplied by 0
-        lambda: Hidden(0, -90, 1, nn.ReLU()),  # before a dead activation
-        lambda: Hidden(-90, 0, 1, nn.Identity()),  # after a dead activation
-    ],
-)
-def test_a_wrong_module_is_found_even_if_no_output_changes(
-    tmp_path: Path, make: Callable[[], nn.Module]
-) -> None:
-    model = seeded(make)
-    artifact = deployed(tmp_path, model, torch.randn(2, 4), SLIPS)
-    assert artifact.verdict == "verified"
-    found = lab.pieces(artifact, model, rewriters=[SLIPS])
-    assert (
-        found.summary == f"{len(found.rows) - 1} of {len(found.rows)} pieces agree alone; 1 wrong"
-    )
-    assert not found.passed
-    (row,) = found.unverified
-    assert (row.module, row.type, row.verdict, row.reason) == ("act", "GELU", "mismatched", "")
-    assert row.operators[-1] == "Mul"
-    assert row.max_abs_error is not None
-    assert row.rtol is not None
-    assert row.max_abs_error > 10 * row.rtol
-
-
-class Split(nn.Module):
-    """Returns two views of one tensor, and an index for each row."""
-
-    def forward(self, x: torch.Tensor) -> dict[str, Any]:
-        return {"halves": (x.narrow(-1, 0, 4), x.narrow(-1, 4, 4)), "best": x.argmax(-1)}
-
-
-class InPlace(nn.Module):
-    """Changes its input in place."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.mul_(2)
-
-
-class Views(nn.Module):
-    """Integers in, and pieces that share and overwrite tensors."""
+class Caller(nn.Module):
+    """Calls a layer twice, and reads an attribute of it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = nn.Embedding(9, 8)
-        self.split, self.twice = Split(), InPlace()
-        self.head = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        self.layer = nn.Linear(3, 3)
+        self.act = nn.Sequential(nn.Tanh())
 
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        found = self.split(self.table(ids).masked_fill(~mask.bool()[..., None], -1e4))
-        left, right = found["halves"]
-        left = left + self.twice(right)
-        return self.head(self.head(left)) + right + found["best"][..., None]
-
-
-def views() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
-    return seeded(Views), (torch.tensor([[1, 5, 3, 8]]), torch.tensor([[1, 1, 1, 0]]))
-
-
-#: A rewriter that exchanges the outputs of a module.
-EXCHANGES = eb.RewriterSet()
-
-
-@EXCHANGES.function("torch.Tensor.narrow")
-def _narrow(ctx: Any, x: torch.Tensor, dim: int, start: int, length: int) -> Any:
-    return ctx.origin_func(x, dim, 4 - start, length)
-
-
-def test_pieces_with_several_outputs_integers_and_shared_views(tmp_path: Path) -> None:
-    model, args = views()
-    artifact = deployed(tmp_path, model, args)
-    found = lab.pieces(artifact, model)
-    modules = {"table", "split", "twice", "head.0", "head.1", "head.0 (call 2)", "head.1 (call 2)"}
-    assert titles(found) == modules | {"(the model)"}
-    assert found.summary == "8 of 8 pieces agree alone"
-    assert found.passed
-    assert all(row.is_redrawn for row in found.rows)
-    wrong = lab.pieces(artifact, model, rewriters=[EXCHANGES])
-    # The model uses the tensor that 'twice' changes in place, so nothing can be cut out of it.
-    assert titles(wrong, "mismatched") == {"split", "(the model)"}
-
-
-def test_the_rows_do_not_depend_on_the_number_of_engines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, args = views()
-    artifact = deployed(tmp_path, model, args)
-    monkeypatch.setattr(piece_table, "_PIECES_PER_ENGINE", 3)
-    found = lab.pieces(artifact, model, rewriters=[EXCHANGES])
-    assert titles(found, "mismatched") == {"split", "(the model)"}
-    assert (len(found.rows), found.engines) == (8, 4)
-
-
-def test_a_mask_whose_dtype_a_rewriter_changes_is_not_compared(tmp_path: Path) -> None:
-    rewriters = eb.RewriterSet()
-
-    @rewriters.function("torch.Tensor.bool")
-    def _as_float(ctx: Any, x: torch.Tensor) -> Any:
-        return x.to(torch.float32)
-
-    model = seeded(lambda: nn.Sequential(AsMask(), Masked()))
-    artifact = deployed(tmp_path, model, torch.ones(1, 3), rewriters)
-    found = lab.pieces(artifact, model, rewriters=[rewriters])
-    assert (titles(found), titles(found, "failed")) == ({"1"}, {"0"})
-    assert found.unverified[0].reason == "its dtype differs: expected bool, found float32"
-    assert found.passed
-
-
-class AsMask(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.bool()
+        y = self.layer(x) + self.layer.out_features
+        return self.act(self.layer(y)) * 2 + self.layer.weight.sum()
 
 
-class Masked(nn.Module):
-    def forward(self, mask: torch.Tensor) -> torch.Tensor:
-        return mask * 2.5
+def cut(model: nn.Module, path: str, inner: Sequence[str], *args: Any) -> Piece:
+    """Return the first call of the module at ``path`` without the calls of ``inner``."""
+    target = target_of(model, *args)
+    keys = list(record_calls(model, target.call, target.tensors))
+    calls = record_calls(model, target.call, target.tensors, keys)
+    made = [
+        InnerCall(call.module, call.result, call.returned)
+        for key, call in calls.items()
+        if key[0] in inner and call.result is not None
+    ]
+    replayed = InnerCalls(made)
+    call = calls[path, 0]
+    assert call.call is not None
+    module = replayed.strip_module(call.module)
+    return Piece(path, 0, module, call.call, call.tensors, inner=replayed)
 
 
-def test_a_parametrised_module_is_cut(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)), nn.Tanh())
-    artifact = deployed(tmp_path, model.eval(), torch.ones(1, 3))
-    found = lab.pieces(artifact, model)
-    assert titles(found) >= {"0", "1"}
-    assert found.passed
+@pytest.fixture
+def piece() -> Piece:
+    """The code of a model without its layers."""
+    torch.manual_seed(0)
+    return cut(Caller().eval(), "", ["layer", "act"], torch.ones(1, 3))
 
 
-def test_a_module_that_does_not_run_alone_is_part_of_the_piece_around_it(tmp_path: Path) -> None:
-    model = seeded(Home)
-    artifact = deployed(tmp_path, model, torch.randn(1, 3))
-    found = lab.pieces(artifact, model, rewriters=[BETWEEN])
-    assert titles(found) == {"shy.first", "shy.second"}
-    assert titles(found, "mismatched") == {"(the model)"}
+def test_a_piece_gets_the_results_of_inner_calls_as_inputs(piece: Piece) -> None:
+    assert len(piece.tensors) == 1 + 2 + 1  # the input, twice the layer, the activation
+    with torch.no_grad():
+        *passed, result = piece.run(piece.tensors)
+        model = Caller()
+        model.load_state_dict({**piece.module.state_dict()}, strict=False)
+    assert len(passed) == 3  # the arguments of the three calls
+    expected = piece.tensors[3] * 2 + piece.module.layer.weight.sum()
+    torch.testing.assert_close(result.value, expected)
+    # Other inputs are other results of the inner calls.
+    others = [tensor + 1 for tensor in piece.tensors]
+    with torch.no_grad():
+        torch.testing.assert_close(piece.run(others)[-1].value, expected + 2)
 
 
-def test_a_module_that_a_rewriter_replaces_is_not_cut(tmp_path: Path) -> None:
-    rewriters = eb.RewriterSet()
-    rewriters.module(f"{Block.__module__}.Block")(Whole)
-    model = seeded(lambda: nn.Sequential(Block(nn.SiLU()), nn.Tanh()))
-    artifact = deployed(tmp_path, model, torch.randn(1, 4, 5, 5), rewriters)
-    found = lab.pieces(artifact, model, rewriters=[rewriters])
-    assert (titles(found), titles(found, "mismatched")) == ({"1"}, {"0"})
+def test_the_arguments_of_inner_calls_are_results_of_the_piece(piece: Piece) -> None:
+    x, first, second, _ = piece.tensors
+    with torch.no_grad():
+        passed = [computed.value for computed in piece.run(piece.tensors)[:3]]
+    assert torch.equal(passed[0], x)
+    assert torch.equal(passed[1], first + 3)  # Linear.out_features
+    assert torch.equal(passed[2], second)
 
 
-def test_a_random_model_is_not_compared(tmp_path: Path) -> None:
-    artifact = deployed(tmp_path, Chance(), torch.ones(1, 3))
-    found = lab.pieces(artifact, Chance())
-    assert (found.summary, found.passed) == ("0 of 1 pieces agree alone; 1 not compared", False)
-    assert found.rows[0].reason == "the model's outputs differ in each run"
+def test_a_stripped_module_shares_its_weights_and_leaves_the_original_alone() -> None:
+    model = Caller().eval()
+    piece = cut(model, "", ["layer"], torch.ones(1, 3))
+    assert piece.module is not model
+    assert isinstance(piece.module.layer, StandIn)
+    assert isinstance(model.layer, nn.Linear)
+    assert piece.module.layer.weight is model.layer.weight  # through the stand-in
+    assert piece.module.act[0] is model.act[0]
+    assert type(piece.module) is Caller
+    assert not list(piece.module.layer.parameters())  # no second copy in an export
 
 
-#: The loopback backend, whose engine crashes at one operator.
-BRITTLE = """
-import os
-import enginebay as eb
-import onnx
-from enginebay_testing import loopback
-from enginebay_testing.loopback import check_env, to_backend, unsupported_operators
-import msgspec
-
-@eb.hookimpl
-def backend_info():
-    return msgspec.structs.replace(loopback.backend_info(), name="brittle")
-
-@eb.hookimpl
-def build_wrapper(request):
-    graph = onnx.load(request.directory / request.files[0]).graph
-    if any(node.op_type == "Tanh" for node in graph.node):
-        os._exit(9)
-    return loopback.build_wrapper(request)
-"""
+def test_a_module_without_inner_calls_is_not_copied() -> None:
+    layer = nn.Linear(3, 3)
+    assert InnerCalls().strip_module(layer) is layer
+    assert InnerCalls().tensors == ()
 
 
-def test_a_crash_is_a_row(tmp_path: Path) -> None:
-    rewriters = eb.RewriterSet()
-
-    @rewriters.function("torch.nn.functional.silu")
-    def _refused(ctx: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        raise ValueError("not this one")
-
-    model = seeded(lambda: nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.SiLU(), nn.Linear(3, 3)))
-    with temporary_backend("brittle", BRITTLE):
-        artifact = deployed(tmp_path, model, torch.randn(1, 3), backend="brittle")
-        found = lab.pieces(artifact, model, rewriters=[rewriters])
-    crashed, failed = found.unverified
-    assert (crashed.module, crashed.verdict) == ("1", "crashed")
-    assert (failed.module, failed.verdict) == ("2", "failed")
-    assert "exit code 9" in crashed.reason
-    assert "not this one" in failed.reason
-    assert titles(found) == {"0", "3"}
-    assert found.summary == (
-        "2 of 4 pieces agree alone; 1 with a crash of the engine, 1 not compared"
-    )
+def test_a_stand_in_has_no_attribute_that_the_module_lacks() -> None:
+    stand_in = StandIn(nn.Linear(3, 2), InnerCalls())
+    assert stand_in.out_features == 2
+    with pytest.raises(AttributeError, match="missing"):
+        _ = stand_in.missing
 
 
-def test_several_inputs_and_onnx_files_are_refused(tmp_path: Path) -> None:
-    model, x = seeded(lambda: nn.Linear(3, 3)), torch.randn(1, 3)
-    artifact = deployed(tmp_path, model, x)
-    sets = [{"input": np.ones((1, 3), np.float32)}] * 2
-    with pytest.raises(UsageError, match=r"^'pieces' accepts a single set of inputs, found 2"):
-        lab.pieces(artifact, model, sets)
-    file = eb.export(
-        *(model, x),
-        path=tmp_path / "net.onnx",
-        options=eb.ExportOptions(exporter="torchscript"),
-    ).path
-    made = deployed(tmp_path / "file", file, {"input": x.numpy()})
-    with pytest.raises(UsageError) as raised:
-        lab.pieces(made)
-    assert str(raised.value) == f"'{file}' is an ONNX file, which has no modules to compare"
-    assert raised.value.hint == (
-        "compare the file's nodes instead: enginebay bisect ARTIFACT without --pieces"
-    )
+def test_other_calls_than_in_the_whole_model_are_refused() -> None:
+    class Choosy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Identity(), nn.Identity()
+            self.first = "a"
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return getattr(self, self.first)(x)
+
+    model = Choosy()
+    piece = cut(model, "", ["a", "b"], torch.ones(1))
+    assert piece.run(piece.tensors)[-1].value.item() == 1
+    piece.module.first = "b"
+    # Only 'a' is replaced: the piece runs 'b' itself, which it did not in the model.
+    assert isinstance(piece.module.b, nn.Identity)
+    piece = cut(model, "", ["a"], torch.ones(1))
+    message = r"^run separately, the module calls different submodules than in the whole model$"
+    with pytest.raises(RuntimeError, match=message):
+        piece.inner.replay_call(model.b, (torch.ones(1),), {})
+    piece.inner.begin_run(piece.inner.tensors)
+    piece.inner.replay_call(model.a, (torch.ones(1),), {})
+    with pytest.raises(RuntimeError, match=message):  # one call too many
+        piece.inner.replay_call(model.a, (torch.ones(1),), {})
+
+
+def test_an_argument_that_is_overwritten_later_keeps_its_value() -> None:
+    class Overwrites(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Identity()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            z = self.inner(y.clone())
+            self.inner(y)
+            y += 10
+            return y + z
+
+    piece = cut(Overwrites(), "", ["inner"], torch.ones(1))._replace(writes=True)
+    values = [computed.value.item() for computed in piece.run(piece.tensors)]
+    assert values == [2, 2, 14]
+    second = piece.run(piece.tensors)[1]
+    assert second.tensor.item() == 12  # the object itself was changed
+
+
+def two_pieces() -> tuple[Piece, Piece]:
+    torch.manual_seed(0)
+    layer = cut(nn.Sequential(nn.Linear(3, 3)).eval(), "0", [], torch.ones(1, 3))
+    caller = cut(Caller().eval(), "", ["layer", "act"], torch.ones(2, 3))
+    return layer._replace(leaves=(0,)), caller._replace(leaves=(1, 3))
+
+
+def test_pieces_run_side_by_side_as_each_alone() -> None:
+    layer, caller = two_pieces()
+    together = SideBySide([layer, caller])
+    assert together.names == ["piece_0_0", "piece_1_1", "piece_1_3"]
+    assert len(together.tensors) == 1 + 4
+    with torch.no_grad():
+        found = together(*together.tensors)
+        expected = [layer.run(layer.tensors)[0].value]
+        expected += [caller.run(caller.tensors)[leaf].value for leaf in (1, 3)]
+    for left, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=0)
+    assert together.piece_output_names(1) == ["piece_1_1", "piece_1_3"]
+    assert [path for path, _ in together.named_modules()][1:3] == ["pieces", "pieces.0"]
+
+
+def test_outputs_side_by_side_are_distinct_and_no_inputs() -> None:
+    class Returns(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x, x * 2
+
+    piece = cut(nn.Sequential(Returns()), "0", [], torch.ones(1))
+    together = SideBySide([piece._replace(leaves=(0, 1))] * 2)
+    inputs = together.tensors
+    found = together(*inputs)
+    assert len({id(tensor) for tensor in [*found, *inputs]}) == len(found) + 1  # one input, twice
+    assert [tensor.item() for tensor in found] == [1, 2, 1, 2]
+
+
+def test_a_piece_that_writes_gets_copies() -> None:
+    class Doubles(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mul_(2)
+
+    target = target_of(nn.Sequential(Doubles()), torch.ones(1))
+    call = record_calls(target.model, target.call, target.tensors, [("0", 0)])["0", 0]
+    assert call.call is not None
+    piece = Piece("0", 0, call.module, call.call, call.tensors, (0,), writes=True)
+    together = SideBySide([piece, piece])
+    assert [tensor.item() for tensor in together(*together.tensors)] == [2, 2]
+    assert together.tensors[0].item() == 1
+
+
+def test_the_modes_of_modules_stay() -> None:
+    layer, _ = two_pieces()
+    layer.module.train()
+    assert not SideBySide([layer]).training
+    assert layer.module.training
+
+
+@pytest.mark.parametrize(
+    ("path", "parents"),
+    [("a", []), ("", []), ("a.b", ["a"]), ("body.0.conv", ["body", "body.0"])],
+)
+def test_the_parents_of_a_path(path: str, parents: list[str]) -> None:
+    assert list(parent_paths(path)) == parents

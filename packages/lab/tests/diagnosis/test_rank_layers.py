@@ -85,8 +85,8 @@ def test_kept_layers_are_not_measured(layered: Layered) -> None:
         (
             "crashes",
             (
-                "the converted files cannot be loaded: the engine of backend 'eightbits' ended with "
-                "exit code 9 before it returned"
+                "the converted files cannot be loaded: the engine of backend 'eightbits' ended "
+                "with exit code 9 before it returned"
             ),
         ),
         ("spoils", '"output" on item 0 at [0, 0]: expected '),
