@@ -179,7 +179,8 @@ class OnnxGraph:
 
 def find_first_output(node: onnx.NodeProto) -> str:
     """Return the name of a node's first output that is not omitted."""
-    return next(name for name in node.output if name)
+    names: Iterable[str] = node.output
+    return next(name for name in names if name)
 
 
 def _build_value_info(name: str, array: NumpyArray) -> onnx.ValueInfoProto:
