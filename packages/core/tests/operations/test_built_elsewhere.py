@@ -152,11 +152,23 @@ def test_environment_check_reports_the_missing_device(ahead: str) -> None:
     assert not eb.get_backend(ahead).is_available()
 
 
-def test_converted_engine_for_another_device_is_not_loaded(ahead: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("graph", "doubt"),
+    [
+        ("", "converted without a reference to compare with"),
+        ("missing", "the engine's graph did not run: 'onnx' is needed to run the graph"),
+    ],
+    ids=["loads", "does not load"],
+)
+def test_graph_of_a_converted_engine_is_loaded_by_another_engine(
+    ahead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graph: str, doubt: str
+) -> None:
+    monkeypatch.setenv("AHEAD_GRAPH", graph)
     eb.export(nn.ReLU(), torch.randn(2, 3), path=tmp_path / "net.onnx")
     made = eb.convert(tmp_path / "net.onnx", backend=ahead, work_dir=tmp_path / "out")
     assert made.manifest.verification is not None
     assert made.manifest.verification.reason == (
-        f"converted without a reference to compare with; {MACHINES}"
+        f"{MACHINES}; {doubt}; on such a machine: enginebay run ARTIFACT"
     )
+    assert made.manifest.receipt is None
     assert not (tmp_path / "out" / "simulation").exists()

@@ -1,4 +1,4 @@
-"""A deployment's time limit also ends a conversion and all its processes."""
+"""The time limit ends a conversion and all its processes, in a deployment and alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ChildTimeoutError
+from enginebay.cli import main
+from enginebay.errors import ChildTimeoutError, UsageError
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -65,3 +66,29 @@ def test_conversion_ends_at_its_time_limit(work: str, tmp_path: Path) -> None:
     assert caught.value.hint == "--timeout 1"
     assert time.monotonic() - started < 300
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("work", [IN_PROCESSES, IN_THIS_PROCESS])
+def test_conversion_alone_has_the_same_time_limit(work: str, tmp_path: Path) -> None:
+    ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
+    with temporary_backend("slow", BACKEND + work), pytest.raises(ChildTimeoutError) as caught:
+        eb.convert(ir, backend="slow", work_dir=tmp_path / "out", timeout=0.5)
+    assert str(caught.value) == "the conversion ran past its time limit of 0.5 s"
+    assert caught.value.hint == "--timeout 1"
+    assert not (tmp_path / "out").exists()
+
+
+def test_time_limit_of_a_conversion_must_be_positive(loopback: str, tmp_path: Path) -> None:
+    ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
+    with pytest.raises(UsageError, match=r"^invalid timeout of 0 seconds: expected more than 0$"):
+        eb.convert(ir, backend=loopback, work_dir=tmp_path / "out", timeout=0)
+
+
+def test_convert_command_has_the_time_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
+    arguments = ["convert", "slow", str(tmp_path / "relu.onnx"), "--timeout", "0.5"]
+    with temporary_backend("slow", BACKEND + IN_THIS_PROCESS):
+        assert main([*arguments, "--work-dir", str(tmp_path / "out")]) == 1
+    assert "the conversion ran past its time limit of 0.5 s" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.artifact.converted_engine import ConvertedEngine as ConvertedEngine
     from enginebay.artifact.engine_request import (
         LoadRequest as LoadRequest,
         load_request as load_request,
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
         PluginRecord as PluginRecord,
         RunRecord as RunRecord,
     )
-    from enginebay.artifact.manifest_building import (
-        build_manifest as build_manifest,
-        portable_params as portable_params,
-    )
+    from enginebay.artifact.manifest_building import build_manifest as build_manifest
     from enginebay.artifact.node_modules import record_modules as record_modules
     from enginebay.artifact.opening import (
         SAMPLES_FILE as SAMPLES_FILE,
@@ -59,12 +57,13 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "artifact.converted_engine": "ConvertedEngine",
         "artifact.isolated_wrapper": "IsolatedWrapper",
         "artifact.manifest": (
             "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest Part "
             "PluginRecord RunRecord"
         ),
-        "artifact.manifest_building": "build_manifest portable_params",
+        "artifact.manifest_building": "build_manifest",
         "artifact.node_modules": "record_modules",
         "artifact.opening": "Artifact SAMPLES_FILE open_artifact use_artifact",
         "artifact.parts": "SIMULATION_FOLDER convert_parts simulation_folder",

@@ -28,6 +28,8 @@ EXAMPLES = ("enginebay convert {backend} net.onnx --work-dir artifact",)
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and the flags of the backend that ``argv`` names."""
+    from enginebay.config import VerifyOptions
+
     parser.usage = "enginebay convert NAME IR [--work-dir FOLDER] [flags]"
     parser.add_argument("name", metavar="NAME", help="the backend; NAME -h lists its parameters")
     parser.add_argument(
@@ -36,6 +38,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     add_work_dir(parser)
     add_data(parser, "the data calibrates an int8 engine")
     add_int8_keep(parser)
+    VerifyOptions.add_arguments(parser, only=("timeout",))
     name = _find_backend(argv)
     if name:
         add_backend_flags(parser, name, argv)
@@ -59,6 +62,7 @@ def _find_backend(argv: list[str]) -> str | None:
 def run(args: Namespace) -> int:
     """Convert the IR, and print the artifact's verdict and folder; return 0."""
     from enginebay.backend import get_backend
+    from enginebay.config import VerifyOptions
     from enginebay.operations import convert, typed
 
     backend = get_backend(args.name)
@@ -71,6 +75,7 @@ def run(args: Namespace) -> int:
             data=data_set(args),
             int8_keep=args.int8_keep,
             overwrite=args.overwrite,
+            timeout=VerifyOptions.from_args(args).timeout,
         )
     if args.json:
         print_json(artifact_document(artifact))

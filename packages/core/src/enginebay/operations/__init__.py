@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from enginebay.operations.convert_ir import convert as convert
     from enginebay.operations.deploy_model import deploy as deploy
     from enginebay.operations.deployment import Deployment as Deployment
+    from enginebay.operations.expected_outputs import input_sets as input_sets
     from enginebay.operations.export_model import export as export
     from enginebay.operations.load_artifact import load as load
     from enginebay.operations.lowering import get_backend as get_backend
@@ -37,11 +38,7 @@ if TYPE_CHECKING:
         Step as Step,
         Steps as Steps,
     )
-    from enginebay.operations.verify_artifact import (
-        input_sets as input_sets,
-        verify as verify,
-        verify_here as verify_here,
-    )
+    from enginebay.operations.verify_artifact import verify as verify, verify_here as verify_here
     from enginebay.operations.work_dir import default_work_dir as default_work_dir
 
 
@@ -52,6 +49,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.convert_ir": "convert",
         "operations.deploy_model": "deploy",
         "operations.deployment": "Deployment",
+        "operations.expected_outputs": "input_sets",
         "operations.export_model": "export",
         "operations.load_artifact": "load",
         "operations.lowering": "get_backend",
@@ -60,7 +58,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.rewrite_model": "find_sets rewrite rewriters_for target_of",
         "operations.step_display": "show_steps",
         "operations.steps": "Step Steps",
-        "operations.verify_artifact": "input_sets verify verify_here",
+        "operations.verify_artifact": "verify verify_here",
         "operations.work_dir": "default_work_dir",
     },
 )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from enginebay.artifact import LoadRequest, build_manifest, portable_params, record_modules, staging
-from enginebay.backend import kept_nodes
+from enginebay.artifact import staging
 from enginebay.data import DataSet
+from enginebay.errors import ConversionError
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import read_ir
+from enginebay.operations.convert_engine import convert_engine
 from enginebay.operations.lowering import get_backend
 from enginebay.operations.recorded_command import python_call
-from enginebay.verdict import Verification
-from enginebay.verification import check_loads
+from enginebay.operations.settings import check_timeout
+from enginebay.operations.staged_engine import judge_staged, publish_staged
+from enginebay.verdict import Basis
+from enginebay.verification import RecordedReference, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
     from enginebay.params import BackendParams
 
 
-#: The time limit for loading the new engine once, equal to the default of ``deploy``.
-_LOAD_TIMEOUT_SECONDS = 1800.0
+#: Without inputs, an engine is only loaded.
+_NO_REFERENCE = RecordedReference(
+    description="",
+    samples=(),
+    basis=Basis(),
+    missing="converted without a reference to compare with",
+)
 
 
 def convert(
@@ -38,6 +44,7 @@ def convert(
     data: object = None,
     int8_keep: Sequence[str] = (),
     overwrite: bool = False,
+    timeout: float = 1800.0,
 ) -> Artifact:
     """Convert an IR to an artifact for a backend, and check that its engine can be loaded.
 
@@ -51,6 +58,7 @@ def convert(
             for one, such as a path.
         int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
         overwrite: Replace an existing artifact, once the new artifact is complete.
+        timeout: Time limit in seconds for the conversion, and separately for loading the engine.
 
     Returns:
         The artifact, with the verdict ``unverified``, since no outputs were compared.
@@ -59,9 +67,11 @@ def convert(
         BackendUnavailableError: The backend cannot be used.
         UsageError: The precision requires calibration data, or the data cannot be used.
         ConversionError: The converter failed, or the engine cannot load the result.
+        ChildTimeoutError: The conversion exceeded ``timeout``.
         ArtifactExistsError: ``work_dir`` exists.
     """
     command = python_call()
+    check_timeout(timeout)
     engine = get_backend(backend)
     typed_params = engine.params_from(params)
     if int8_keep:
@@ -74,39 +84,17 @@ def convert(
         request = ConvertRequest(
             ir=model, params=typed_params, work_dir=stage.dir, calibration=calibration
         )
-        if int8_keep:
-            keep = kept_nodes(engine.quantizable_nodes(request), int8_keep)
-            request = msgspec.structs.replace(request, keep=keep)
-        files = engine.convert(request)
-        reason = "converted without a reference to compare with"
-        # An engine that cannot run on this machine cannot be loaded here either.
-        if built_for := engine.elsewhere(typed_params):
-            reason += f"; {built_for.describe()}"
-        else:
-            # A conversion may only copy the file: missing operators are found when it is loaded,
-            # in a child process, since it may crash.
-            with stage.move_away() as folder:
-                check_loads(
-                    LoadRequest(
-                        backend=engine.name,
-                        directory=folder,
-                        files=files,
-                        params=portable_params(typed_params),
-                        inputs=model.inputs,
-                        outputs=model.outputs,
-                    ),
-                    timeout=_LOAD_TIMEOUT_SECONDS,
-                )
-        record_modules(stage.dir, model, engine.name)
-        return stage.publish(
-            build_manifest(
-                engine,
-                model,
-                typed_params,
-                files,
-                verification=Verification.unverified(reason),
-                command=command,
-                data=None if data_set is None or calibration is None else data_set.record(),
-                kept=request.keep,
-            )
+        converted = convert_engine(engine, request, timeout=timeout, keep=int8_keep)
+        # A conversion may only copy the file: missing operators are found when it is loaded.
+        verdict = judge_staged(converted, _NO_REFERENCE, stage, Terms(timeout))
+        if verdict.verification.verdict == "crashed":
+            reason = verdict.verification.reason
+            raise ConversionError(f"the converted files cannot be loaded: {reason}")
+        return publish_staged(
+            converted,
+            verdict,
+            stage,
+            keep_ir=True,  # a folder of that name is the converter's
+            command=command,
+            data=None if data_set is None or calibration is None else data_set.record(),
         )

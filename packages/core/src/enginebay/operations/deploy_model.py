@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from enginebay.artifact import staging
+from enginebay.artifact import ComparatorRecord, staging
+from enginebay.errors import NotVerifiedError
 from enginebay.models import RecordedCalls
-from enginebay.operations.deployment import Deployer, Deployment
+from enginebay.operations.build_engine import build_engine
+from enginebay.operations.deployment import Deployment
+from enginebay.operations.preparation import prepare_model
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
+from enginebay.operations.staged_engine import judge_staged, publish_staged
 from enginebay.operations.step_display import show_steps
 from enginebay.operations.steps import Steps
 from enginebay.operations.work_dir import default_work_dir
-from enginebay.state import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from enginebay.config import ExportOptions, VerifyOptions
     from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
+    from enginebay.reference import SettledVerdict
 
 
 def deploy(
@@ -107,24 +110,74 @@ def deploy(
         precision=precision,
         dynamic=dynamic,
         data=data,
+        calls=args if isinstance(args, RecordedCalls) else None,
+        int8_keep=int8_keep,
         export=export,
         verify=verify,
     )
-    # Recorded calls have the real inputs of an application, so they are the best data as well.
-    if isinstance(args, RecordedCalls) and settings.data is None:
-        settings = msgspec.structs.replace(settings, data=args)
-    deployer = Deployer(settings, int8_keep=int8_keep, command=python_call())
+    command = python_call()
     target = work_dir or default_work_dir(model, settings.backend.name)
     with staging(target, overwrite=overwrite) as stage, ExitStack() as model_use:
         shown = model_use.enter_context(show_steps()) if watch is True else watch or None
         steps = Steps(shown)
         with steps("reference") as set_detail:
             was_imported = "torch" in sys.modules
-            source = settings.find_model(model, args)
-            model_use.enter_context(unchanged(source))
-            prepared = deployer.prepare_model(source, args)
+            prepared = prepare_model(settings, model, args, model_use)
             # The import of torch takes seconds, often most of this step.
             imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
-        return deployer.deploy_prepared(prepared, stage, steps)
+        built = build_engine(settings, prepared, stage.dir, steps)
+        with steps("verify") as set_detail:
+            verdict = judge_staged(
+                built.engine,
+                prepared.reference,
+                stage,
+                settings.terms,
+                strict=settings.verify.strict,
+            )
+            set_detail(verdict.verification.verdict)
+        _check_verdict(verdict, settings.verify, stage.target)
+        with steps("publish") as set_detail:
+            artifact = publish_staged(
+                built.engine,
+                verdict,
+                stage,
+                keep_ir=settings.export.keep_ir,
+                command=command,
+                comparators=tuple(
+                    ComparatorRecord(c.outputs, c.name) for c in settings.comparators
+                ),
+                **prepared.record(),
+            )
+            set_detail(str(artifact.path))
+        # After the publication: a filter may turn the warning into an exception.
+        verdict.verification.warn()
+    return Deployment(
+        artifact=artifact,
+        verification=verdict.verification,
+        receipt=verdict.receipt,
+        steps=tuple(steps.done),
+        notes=(*settings.notes, *prepared.notes, *built.notes),
+        rewriting=built.rewriting,
+    )
+
+
+def _check_verdict(settled: SettledVerdict, options: VerifyOptions, target: Path) -> None:
+    """Raise NotVerifiedError if the verdict is not ``verified``, and no option allows it."""
+    verification, verdict = settled.verification, settled.verification.verdict
+    # An engine for other machines is always unverified until it runs on one of them.
+    allows_unverified = settled.receipt is None or options.allow_unverified
+    if verdict == "verified" or options.allow_mismatch:
+        return
+    if verdict == "unverified" and allows_unverified:
+        return
+    option = "--allow-unverified" if verdict == "unverified" else "--allow-mismatch"
+    hint = f"{option} publishes the artifact with this verdict"
+    if verdict != "unverified":
+        hint = f"check the model, the rewriters or the params; {hint}"
+        if verification.simulation is None:  # an engine that cannot run here cannot be bisected
+            here = Path.cwd()
+            path = str(target.relative_to(here) if target.is_relative_to(here) else target)
+            hint += f", and then enginebay bisect {shlex.quote(path)} names the layer"
+    raise NotVerifiedError(verification.explain(), verdict=verification, hint=hint)

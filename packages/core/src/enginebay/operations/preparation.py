@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.data import DataSet
 from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
-from enginebay.models import RecordedCalls
+from enginebay.models import RecordedCalls, bind, shapes_of
 from enginebay.reference import record_reference
-from enginebay.state import ModelState
+from enginebay.sources import find_model
+from enginebay.state import ModelState, unchanged
 from enginebay.tasks import read_task, record_task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from contextlib import ExitStack
 
-    from enginebay.comparators import Comparator
     from enginebay.data import DataRecord
     from enginebay.hooks import Task
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
-    from enginebay.reference import ProbeSettings, RecordedReference
     from enginebay.sources import ModelSource
+    from enginebay.verification import RecordedReference
+
+#: The maximum number of a data set's items that an artifact is verified on and stores.
+_MAX_VERIFIED_ITEMS = 64
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,17 @@ class PreparedModel:
     data: DataSet | None
     verified_on: DataSet | None
 
-    def data_record(self) -> DataRecord | None:
-        """Return the manifest's entry about the data items that were read; None without items.
+    def record(self) -> dict[str, Any]:
+        """Return what the manifest records: the model, its weights, its task and its data."""
+        return {
+            "model": self.model.source.named,
+            "weights": self.model.source.weights,
+            "task": self.task,
+            "data": self._record_data(),
+        }
 
-        These are the items of ``data`` or, if the calibration read no item, of ``verified_on``.
-        """
+    def _record_data(self) -> DataRecord | None:
+        # If the calibration has read no item, the verification may have.
         for data in (self.data, self.verified_on):
             if data is not None and (record := data.record()).count:
                 return record
@@ -56,63 +65,82 @@ class PreparedModel:
 
 
 def prepare_model(
-    settings: Settings,
-    source: ModelSource,
-    args: object,
-    data: DataSet | None,
-    *,
-    items: int,
-    probes: ProbeSettings,
-    task: Task | None = None,
-    comparators: Sequence[Comparator] = (),
+    settings: Settings, model: object, args: object, model_use: ExitStack
 ) -> PreparedModel:
-    """Return a model bound to example inputs, and the outputs of the model before any rewriting.
+    """Find a model, bind it to example inputs, and record its outputs before any rewriting.
 
     Args:
         settings: The backend, its parameters, and the options of export and verification.
-        source: The loaded model, with its origin and example inputs.
+        model: The model or its name, as for :func:`enginebay.deploy`.
         args: Example inputs; None for the example of the model source or, if the source has no
             example, for the first item of the data.
-        data: The data set; None without data.
-        items: The maximum number of items whose outputs are recorded.
-        probes: The settings of the probe inputs (generated, similar to the example).
-        task: The model's task; None for the task of the model source.
-        comparators: The comparators of outputs that are sets.
+        model_use: When this stack is closed, the model is as it was before.
+
+    Raises:
+        UsageError: The task does not fit the model.
     """
+    shapes = settings.params.input_shapes or shapes_of(args)
+    source = find_model(model, settings.codebase_config, shapes)
+    model_use.enter_context(unchanged(source))
+    data, task = settings.data, settings.task
     notes: tuple[str, ...] = ()
     if task is None and source.task is not None:
         task, notes = _read_own_task(source, data)
     # Not "if data": the truth value counts the items, which reads a stream to its end.
-    some = None if data is None else data.for_task(task).some(items)
+    some = None if data is None else data.for_task(task).some(_MAX_VERIFIED_ITEMS)
     # Recorded before the model runs for the first time, so that state which a run changes is found.
     state = None if source.model is None else ModelState(source.module, fully=True)
-    model, fitted = settings.bind_inputs(source, args, some, task)
-    settings.backend.check_dtypes(model.inputs)
+    bound = _bind_inputs(settings, source, args, some)
+    fitted = None if task is None else task.fit(bound.open_inputs, bound.outputs)
+    settings.backend.check_dtypes(bound.inputs)
+    probes = settings.probes
     # The recorded calls define the range of the probes and are the data, unless others were passed.
     if isinstance(args, RecordedCalls):
-        probes = replace(probes, domain=args.domain([*model.examples]) | probes.domain)
-        if settings.data is args:
-            data = DataSet(args.fitting(model.example_shapes, model.dynamic))
+        probes = replace(probes, domain=args.domain([*bound.examples]) | probes.domain)
+        if settings.calls_are_data:
+            data = DataSet(args.fitting(bound.example_shapes, bound.dynamic))
     if data is not None:
-        # Again, with the names and dtypes of the bound inputs, which a task may leave out.
-        data = data.for_task(fitted)
-        # int8 is judged by its decision on each row, and not on whole batches, if the model accepts
-        # a batch of one.
-        if all(axes[0].min <= 1 for axes in model.dynamic.values() if 0 in axes):
-            data = data.for_inputs(model.open_inputs, row_by_row=True)
-        some = data.some(items)
+        data = _fit_data(data, bound, fitted)
+        some = data.some(_MAX_VERIFIED_ITEMS)
     reference = record_reference(
-        model,
+        bound,
         settings.backend.name,
         state=state,
         precision=settings.precision,
         settings=probes,
-        items=() if some is None else some.items(model.open_inputs),
-        comparators=comparators,
+        items=() if some is None else some.items(bound.open_inputs),
+        comparators=settings.comparators,
     )
     kept = source.task if fitted is None else fitted
     record = None if kept is None else record_task(kept)
-    return PreparedModel(model, reference, record, notes, data, some)
+    return PreparedModel(bound, reference, record, notes, data, some)
+
+
+def _bind_inputs(
+    settings: Settings, source: ModelSource, args: object, data: DataSet | None
+) -> BoundModel:
+    if args is None and source.example_inputs is None and data is not None:
+        args = next(iter(data)).inputs
+    return bind(
+        source,
+        args,
+        input_names=settings.export.input_names,
+        output_names=settings.export.output_names,
+        dynamic=settings.dynamic,
+        input_shapes=settings.params.input_shapes,
+        min_shapes=settings.params.min_shapes,
+        max_shapes=settings.params.max_shapes,
+    )
+
+
+def _fit_data(data: DataSet, model: BoundModel, task: Task | None) -> DataSet:
+    # Again, with the names and dtypes of the bound inputs, which a task may leave out.
+    data = data.for_task(task)
+    # int8 is judged by its decision on each row, and not on whole batches, if the model accepts a
+    # batch of one.
+    if all(axes[0].min <= 1 for axes in model.dynamic.values() if 0 in axes):
+        data = data.for_inputs(model.open_inputs, row_by_row=True)
+    return data
 
 
 def _read_own_task(

@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend import Backend, default_backend
+from enginebay.comparators import Comparator, find_comparators
 from enginebay.config import ExportOptions, VerifyOptions, merge_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
-from enginebay.models import BoundModel, bind, shapes_of
+from enginebay.hooks import Task
 from enginebay.operations.lowering import get_backend
 from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
-from enginebay.sources import ModelSource, find_model
+from enginebay.reference import ProbeSettings
+from enginebay.tasks import read_task
+from enginebay.verification import Terms
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.hooks import Task
-
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a deployment.
+    """The settings of a deployment, checked before the model is imported.
 
     Attributes:
         backend: The backend that converts and runs the model.
@@ -34,10 +35,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         verify: The options of the verification.
         dynamic: The dynamic dimensions; None for the dimensions that the shapes in ``params`` make
             dynamic.
-        data: An :class:`enginebay.DataSet`, or an argument for one; None without data.
+        data: The data set; None without data.
+        calls_are_data: True if recorded calls are the data.
+        int8_keep: Nodes, operators and prefixes of node names that stay in floating point.
         codebase_config: The config's section for model sources; None without this section.
         values: The config as plain data, for rewriters; None without a config.
         notes: Keys of the config that have no effect, with the reason.
+        task: The task in ``export``; None for the task of the model source.
+        comparators: The comparators in ``verify``.
+        probes: The settings of the probe inputs (generated, similar to the example).
     """
 
     backend: Backend
@@ -45,69 +51,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     export: ExportOptions
     verify: VerifyOptions
     dynamic: Mapping[str, Any] | Sequence[str] | None = None
-    data: Any = None
+    data: DataSet | None = None
+    calls_are_data: bool = False
+    int8_keep: tuple[str, ...] = ()
     codebase_config: Mapping[str, Any] | None = None
     values: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    task: Task | None = None
+    comparators: tuple[Comparator, ...] = ()
+    probes: ProbeSettings = ProbeSettings()
 
     @property
     def precision(self) -> str:
         """The coarsest precision that the parameters allow."""
         return self.backend.allowed_precision(self.params)
 
-    def find_model(self, model: object, args: object) -> ModelSource:
-        """Return a model's source; pass ``codebase_config`` and input shapes to plugins."""
-        return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
-
-    def bind_inputs(
-        self, source: ModelSource, args: object, data: DataSet | None, task: Task | None
-    ) -> tuple[BoundModel, Task | None]:
-        """Bind a model to example inputs.
-
-        The example inputs are ``args``. If ``args`` is None, they are the example of the model
-        source or, if it has none, the first item of the data.
-
-        Returns:
-            The bound model, and the task with the names and dtypes of the model's inputs and
-            outputs.
-
-        Raises:
-            UsageError: The task does not fit the model.
-        """
-        if args is None and source.example_inputs is None and data is not None:
-            args = next(iter(data)).inputs
-        bound = bind(
-            source,
-            args,
-            input_names=self.export.input_names,
-            output_names=self.export.output_names,
-            dynamic=self.dynamic,
-            input_shapes=self.params.input_shapes,
-            min_shapes=self.params.min_shapes,
-            max_shapes=self.params.max_shapes,
-        )
-        if task is None:
-            return bound, None
-        return bound, task.fit(bound.open_inputs, bound.outputs)
-
-    def open_data(self) -> DataSet | None:
-        """Return the data set, or None without data; a calibrated precision requires a data set.
-
-        Raises:
-            ParamsError: There is no data, but the precision requires calibration.
-            UsageError: The data cannot be used; or the precision requires calibration and the model
-                is cut: no data set has the inputs of the later parts.
-        """
-        has_data = self.data is not None
-        self.backend.check_data(self.params, has_data=has_data)
-        precision = self.backend.calibrated_precision(self.params)
-        if self.export.cuts and precision:
-            raise UsageError(
-                f"a model that is cut into parts cannot be calibrated for {precision}: "
-                "no data set has the inputs of the later parts",
-                hint="leave out the cuts, or deploy the parts one by one",
-            )
-        return DataSet.of(self.data) if has_data else None
+    @property
+    def terms(self) -> Terms:
+        """How the engine is compared with its reference."""
+        verify = self.verify
+        return Terms(verify.timeout, verify.rtol, verify.atol, self.comparators)
 
 
 def resolve_settings(
@@ -118,51 +81,64 @@ def resolve_settings(
     precision: str | None = None,
     dynamic: Mapping[str, object] | Sequence[str] | None = None,
     data: object = None,
+    calls: object = None,
+    int8_keep: Sequence[str] = (),
     export: ExportOptions | Mapping[str, object] | None = None,
     verify: VerifyOptions | Mapping[str, object] | None = None,
 ) -> Settings:
-    """Return the settings of a deployment; arguments take precedence over the config.
+    """Return the settings of a deployment, from the arguments of :func:`enginebay.deploy`.
 
-    Args:
-        config: A config or its path; None without a config.
-        backend: The backend's name; None for the backend in the config or, without one, the
-            default backend.
-        params: Parameters by name, which take precedence over the parameters in the config; an
-            instance of ``BackendParams`` replaces all parameters in the config.
-        precision: The same as ``params={"precision": …}``.
-        dynamic: The dynamic dimensions; None for the dynamic dimensions in the config.
-        data: A data set or an argument for one; None for the data in the config.
-        export: Export options, or a mapping of them; fields with their default value are taken from
-            the config.
-        verify: Verification options, or a mapping of them; fields with their default value are
-            taken from the config.
+    Arguments take precedence over the config, except for options with their default value.
+    Parameters by name are merged with those in the config; an instance of ``BackendParams``
+    replaces them. Recorded ``calls`` are the data if there is no other: they have the real inputs
+    of an application.
 
     Raises:
         ConfigError: The config is invalid, or for another backend.
         BackendUnavailableError: The backend cannot be used.
-        ParamsError: A parameter or an option is unknown or invalid.
-        UsageError: Two different precisions are set; or ``dynamic`` is set together with smallest
-            or largest shapes.
+        ParamsError: A parameter or an option is unknown or invalid; or the precision requires
+            calibration data.
+        UsageError: An option is invalid, or cannot be combined with others; or the data cannot be
+            used.
     """
     export, verify = ExportOptions.of(export), VerifyOptions.of(verify)
     check_timeout(verify.timeout)
     params = _with_precision(params, precision)
     if config is None:
-        engine = get_backend(backend or default_backend())
-        resolved = engine.params_from(params)
-        if dynamic is not None and (resolved.min_shapes or resolved.max_shapes):
-            raise UsageError(
-                "'dynamic' cannot be combined with 'min_shapes' or 'max_shapes'",
-                hint="leave out --dynamic, or --min-shapes and --max-shapes",
-            )
-        return Settings(
-            backend=engine,
-            params=resolved,
-            export=_resolve_sets(export),
-            verify=verify,
-            dynamic=dynamic,
-            data=data,
+        settings, data_of_config = _use_arguments(backend, params, dynamic, export, verify), None
+    else:
+        settings, data_of_config = _use_config(config, backend, params, dynamic, export, verify)
+    settings = _check_options(msgspec.structs.replace(settings, int8_keep=tuple(int8_keep)))
+    given = next((given for given in (data, data_of_config, calls) if given is not None), None)
+    return _open_data(settings, given, is_calls=given is calls)
+
+
+def _use_arguments(
+    backend: str | None,
+    params: BackendParams | Mapping[str, object] | None,
+    dynamic: Mapping[str, object] | Sequence[str] | None,
+    export: ExportOptions,
+    verify: VerifyOptions,
+) -> Settings:
+    engine = get_backend(backend or default_backend())
+    resolved = engine.params_from(params)
+    if dynamic is not None and (resolved.min_shapes or resolved.max_shapes):
+        raise UsageError(
+            "'dynamic' cannot be combined with 'min_shapes' or 'max_shapes'",
+            hint="leave out --dynamic, or --min-shapes and --max-shapes",
         )
+    return Settings(backend=engine, params=resolved, export=export, verify=verify, dynamic=dynamic)
+
+
+def _use_config(
+    config: Mapping[str, object] | str | Path,
+    backend: str | None,
+    params: BackendParams | Mapping[str, object] | None,
+    dynamic: Mapping[str, object] | Sequence[str] | None,
+    export: ExportOptions,
+    verify: VerifyOptions,
+) -> tuple[Settings, object]:
+    """Return the settings, and the data in the config."""
     # Imported only if there is a config, since this takes time at every start.
     from enginebay.config import (
         Problems,
@@ -194,17 +170,55 @@ def resolve_settings(
     if isinstance(params, BackendParams):
         resolved = engine.params_from(params)
     values = plain(table)
-    return Settings(
+    settings = Settings(
         backend=engine,
         params=resolved,
-        export=_resolve_sets(merge_options(export, sections.export)),
+        export=merge_options(export, sections.export),
         verify=merge_options(verify, sections.verify),
         dynamic=open_axes(sections.ir, resolved) if dynamic is None else dynamic,
-        data=sections.calib.data if data is None else data,
         codebase_config=values.get("codebase_config"),
         values=values,
         notes=tuple(problems.notes),
     )
+    return settings, sections.calib.data
+
+
+def _check_options(settings: Settings) -> Settings:
+    """Check that the options fit the backend, and find what they name."""
+    backend, params = settings.backend, settings.params
+    export, verify = settings.export, settings.verify
+    if verify.strict:
+        purpose = "'strict' checks the fallbacks of the engine"
+        backend.check_runs_here(params, purpose, "leave out --strict")
+    if settings.int8_keep:
+        backend.check_calibrated(params, "'int8_keep' excludes layers from int8")
+    return msgspec.structs.replace(
+        settings,
+        export=export.replace(rewriters=find_sets(export.rewriters)),
+        task=None if export.task is None else read_task(export.task),
+        comparators=find_comparators(verify.compare or {}),
+        probes=ProbeSettings(
+            verify.probes,
+            dict(verify.domain),
+            large=verify.probes_extreme,
+            calibrated=backend.calibrated_precision(params),
+        ),
+    )
+
+
+def _open_data(settings: Settings, data: object, *, is_calls: bool) -> Settings:
+    """Add the data set, if there is data; a calibrated precision requires a data set."""
+    precision = settings.probes.calibrated
+    settings.backend.check_data(settings.params, has_data=data is not None)
+    if settings.export.cuts and precision:
+        raise UsageError(
+            f"a model that is cut into parts cannot be calibrated for {precision}: "
+            "no data set has the inputs of the later parts",
+            hint="leave out the cuts, or deploy the parts one by one",
+        )
+    if data is None:
+        return settings
+    return msgspec.structs.replace(settings, data=DataSet.of(data), calls_are_data=is_calls)
 
 
 def check_timeout(seconds: float) -> None:
@@ -231,7 +245,3 @@ def _with_precision(
             hint="leave out one of them",
         )
     return fields
-
-
-def _resolve_sets(export: ExportOptions) -> ExportOptions:
-    return export.replace(rewriters=find_sets(export.rewriters))

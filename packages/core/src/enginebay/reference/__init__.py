@@ -8,7 +8,6 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.reference.probes import ProbeSettings as ProbeSettings
-    from enginebay.reference.recorded_samples import RecordedReference as RecordedReference
     from enginebay.reference.recording import (
         record_reference as record_reference,
         sample_model as sample_model,
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
         reference_for as reference_for,
         reference_model as reference_model,
     )
-    from enginebay.reference.rounding_sensitivity import (
-        drop_undecided_probes as drop_undecided_probes,
+    from enginebay.reference.settled_verdict import (
+        SettledVerdict as SettledVerdict,
+        judge_settled as judge_settled,
     )
 
 
@@ -28,11 +28,10 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "reference.probes": "ProbeSettings",
-        "reference.recorded_samples": "RecordedReference",
         "reference.recording": "record_reference sample_model",
         "reference.reference_outputs": (
             "engine_outputs evaluator_outputs reference_for reference_model"
         ),
-        "reference.rounding_sensitivity": "drop_undecided_probes",
+        "reference.settled_verdict": "SettledVerdict judge_settled",
     },
 )

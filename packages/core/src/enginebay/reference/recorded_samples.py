@@ -1,4 +1,4 @@
-"""Recorded samples: inputs with the reference's outputs, on which a verdict is based."""
+"""Collection of recorded samples: inputs with the outputs of a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from enginebay.models import unlimited_sizes
 from enginebay.reference.probe_values import is_constant
 from enginebay.tensors import Sample, is_all_non_finite
 from enginebay.verdict import ITEM, Basis
+from enginebay.verification import RecordedReference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,23 +23,15 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
 
 
-@dataclass(frozen=True)
-class RecordedReference:
-    """A reference's recorded samples, and the cases that the samples do not cover.
+@dataclass(frozen=True, kw_only=True)
+class RecordedModel(RecordedReference):
+    """A reference that PyTorch has computed, with the model that can compute it again.
 
     Attributes:
-        description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
-        samples: Inputs (the example, data set items, probe inputs) with the reference's outputs.
-        basis: A label for each sample, and the cases that the samples do not cover.
-        missing: The reason why the reference computed no outputs; empty if it computed them.
-        model: The model that computed the outputs; None if PyTorch cannot run the model.
+        model: The model.
     """
 
-    description: str
-    samples: tuple[Sample, ...]
-    basis: Basis
-    missing: str = ""
-    model: BoundModel | None = None
+    model: BoundModel
 
 
 @dataclass

@@ -13,7 +13,7 @@ import numpy as np
 from enginebay.errors import ModelError, first_line
 from enginebay.reference.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
 from enginebay.reference.probes import NON_FINITE, Probe
-from enginebay.reference.recorded_samples import RecordedReference, SampleCollection, tried_sizes
+from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, tried_sizes
 from enginebay.tensors import Sample, equal_arrays, is_float
 from enginebay.verdict import EXAMPLE
 from enginebay.verification import ToleranceOptions, check_comparators
@@ -160,10 +160,14 @@ class Recorder(SampleCollection):
         if difference := describe_difference(first, second, options, self.comparators):
             self.doubt = f"the model is not deterministic, a second run differs: {difference}"
 
-    def build_reference(self, description: str) -> RecordedReference:
+    def build_reference(self, description: str) -> RecordedModel:
         """Return the recorded samples with their basis; ``description`` names the reference."""
-        samples = tuple(self.samples)
-        return RecordedReference(description, samples, self.build_basis(), model=self.model)
+        return RecordedModel(
+            description=description,
+            samples=tuple(self.samples),
+            basis=self.build_basis(),
+            model=self.model,
+        )
 
     def build_basis(self) -> Basis:
         """Return the :class:`Basis` of a verdict on the recorded samples.

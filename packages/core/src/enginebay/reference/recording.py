@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from enginebay.errors import EnginebayError, InputError, first_line, nearest
 from enginebay.reference.larger_sizes import record_larger_sizes
 from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
-from enginebay.reference.recorded_samples import RecordedReference, SampleCollection
+from enginebay.reference.recorded_samples import SampleCollection
 from enginebay.reference.recorder import Recorder
 from enginebay.reference.reference_outputs import reference_for
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
-from enginebay.verification import check_comparators
+from enginebay.verification import RecordedReference, check_comparators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,7 +111,7 @@ def sample_model(
         outputs = reference.compute_outputs(inputs)
         samples = tuple(Sample(*pair) for pair in zip(inputs, outputs, strict=True))
         basis = Basis(labels=labels, domain=settings.domain)
-        return RecordedReference(reference.description, samples, basis)
+        return RecordedReference(description=reference.description, samples=samples, basis=basis)
     recorder = Recorder(settings.domain, settings.calibrated, model=model)
     for label, arrays in recorded:
         if label == NON_FINITE:
@@ -138,8 +138,12 @@ def _record_foreign_file(
     try:
         (outputs,) = reference.compute_outputs([model.examples])
     except EnginebayError as err:
-        sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=settings.domain)
-        return RecordedReference(reference.description, (sample,), basis, missing=str(err))
+        return RecordedReference(
+            description=reference.description,
+            samples=(Sample(model.examples, {}),),
+            basis=Basis(labels=(EXAMPLE,), domain=settings.domain),
+            missing=str(err),
+        )
     is_fast = time.monotonic() - start < _FAST_EVALUATOR_SECONDS
     collection = SampleCollection(settings.domain, settings.calibrated)
     collection.add_sample(EXAMPLE, Sample(model.examples, outputs))
@@ -161,8 +165,11 @@ def _record_foreign_file(
         if collection.accept_outputs(probe.label, result):
             sample = Sample(probe.inputs, result, kind="probe")
             collection.add_sample(probe.label, sample, beyond=probe.beyond)
-    samples = tuple(collection.samples)
-    return RecordedReference(reference.description, samples, collection.build_basis())
+    return RecordedReference(
+        description=reference.description,
+        samples=tuple(collection.samples),
+        basis=collection.build_basis(),
+    )
 
 
 def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:

@@ -144,7 +144,7 @@ def engine_outputs(
     Raises:
         EnginebayError: The file cannot be converted, loaded or run, or the engine crashed.
     """
-    from enginebay.artifact import LoadRequest, portable_params
+    from enginebay.artifact import ConvertedEngine
     from enginebay.hooks import ConvertRequest
     from enginebay.ir import read_ir
     from enginebay.verification import run_trial
@@ -154,17 +154,8 @@ def engine_outputs(
         directory = Path(folder)
         chosen = params or backend.Params()
         files = backend.convert(ConvertRequest(ir=ir, params=chosen, work_dir=directory))
-        input_path = directory / "given.npz"
-        save_samples(input_path, [Sample(dict(inputs), {}) for inputs in samples])
-        request = LoadRequest(
-            backend=backend.name,
-            directory=directory,
-            files=files,
-            params=portable_params(chosen),
-            inputs=ir.inputs,
-            outputs=ir.outputs,
-        )
-        return run_trial(request, input_path, timeout=timeout)
+        request = ConvertedEngine(backend, chosen, ir, files).load_request(directory)
+        return run_trial(request, [Sample(dict(inputs), {}) for inputs in samples], timeout=timeout)
 
 
 def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from enginebay.errors import ModelError
 from enginebay.reference.probe_values import is_constant
-from enginebay.reference.recorded_samples import tried_sizes
+from enginebay.reference.recorded_samples import RecordedModel, tried_sizes
 from enginebay.tensors import is_float
 from enginebay.verification import ROUNDING, ToleranceOptions, compare_sample, tolerance_for
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from enginebay.comparators import Comparator
     from enginebay.models import BoundModel
-    from enginebay.reference.recorded_samples import RecordedReference
     from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import OutputComparison, Verification
+    from enginebay.verification import RecordedReference
 
 #: Numbers of runs with random rounding errors, and with perturbed decisions. A single run may leave
 #: a score on the same side of a threshold, or two equal values in the same order.
@@ -71,7 +71,7 @@ class _RequiredTolerances(NamedTuple):
 
 def drop_undecided_probes(
     recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
-) -> RecordedReference | None:
+) -> RecordedModel | None:
     """Drop the probe inputs (generated) on which rounding errors explain an engine's mismatch.
 
     The caller must then compare the engine again, since it may be wrong on the other samples.
@@ -84,8 +84,11 @@ def drop_undecided_probes(
 
     Returns:
         The remaining samples, with each dropped probe input in ``basis.dropped``. None if rounding
-        errors change the model's own outputs too little to explain the mismatch.
+        errors change the model's own outputs too little to explain the mismatch, or if PyTorch
+        cannot run the model.
     """
+    if not isinstance(recorded, RecordedModel):
+        return None
     figures = found.simulation or found
     model, options = recorded.model, ToleranceOptions(figures.precision)
     failed = [
@@ -93,7 +96,7 @@ def drop_undecided_probes(
         for output in figures.outputs
         if not output.passed and output.sample not in recorded.basis.undecided
     ]
-    if model is None or not failed or options.precision not in ROUNDING:
+    if not failed or options.precision not in ROUNDING:
         return None
     samples = dict(zip(recorded.basis.labels, recorded.samples, strict=True))
     undecided: set[str] = set()
@@ -217,7 +220,7 @@ def _read_required(output: OutputComparison) -> _RequiredTolerances:
     )
 
 
-def _drop_probes(recorded: RecordedReference, undecided: Collection[str]) -> RecordedReference:
+def _drop_probes(recorded: RecordedModel, undecided: Collection[str]) -> RecordedModel:
     basis = recorded.basis
     pairs = list(zip(basis.labels, recorded.samples, strict=True))
     dropped = [label for label, sample in pairs if label in undecided and sample.kind == "probe"]
@@ -230,6 +233,6 @@ def _drop_probes(recorded: RecordedReference, undecided: Collection[str]) -> Rec
         beyond=tuple(label for label in basis.beyond if label not in dropped),
         dropped=(*basis.dropped, *reasons),
         undecided=(*basis.undecided, *undecided),
-        tried=tried_sizes(recorded.model, samples) if recorded.model else {},
+        tried=tried_sizes(recorded.model, samples),
     )
     return replace(recorded, samples=samples, basis=basis)

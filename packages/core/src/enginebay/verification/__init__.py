@@ -7,17 +7,19 @@ the outputs that are expected.
 from __future__ import annotations
 
 from enginebay.verification.comparison import compare_outputs
-from enginebay.verification.engine_trial import check_loads, run_trial
-from enginebay.verification.engine_verdict import judge
+from enginebay.verification.engine_trial import run_trial
+from enginebay.verification.engine_verdict import Terms, judge
+from enginebay.verification.recorded_reference import RecordedReference
 from enginebay.verification.sample_comparison import check_comparators, compare_sample
 from enginebay.verification.set_comparison import ToleranceOptions
 from enginebay.verification.tolerance import ROUNDING, tolerance_for
 
 __all__ = [
     "ROUNDING",
+    "RecordedReference",
+    "Terms",
     "ToleranceOptions",
     "check_comparators",
-    "check_loads",
     "compare_outputs",
     "compare_sample",
     "judge",

@@ -13,8 +13,6 @@ import numpy as np
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child decodes it by annotation
 from enginebay.errors import (
     ChildCrashedError,
-    ChildTimeoutError,
-    ConversionError,
     EnginebayError,
     InferenceError,
 )
@@ -23,27 +21,27 @@ from enginebay.tensors import Sample, is_torch, load_samples, save_samples, to_n
 from enginebay.verification.comparison import compare_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from enginebay.inference import Wrapper
     from enginebay.tensors import Array, NumpyArray
 
     Arrays = Mapping[str, NumpyArray]
 
-#: The functions that are called in the child process.
+#: The function that is called in the child process.
 _RUN = "enginebay.verification.engine_trial:run_in_child"
-_LOAD = "enginebay.verification.engine_trial:load_in_child"
 
 
 def run_trial(
-    request: LoadRequest, samples: Path, *, timeout: float
+    request: LoadRequest, samples: Sequence[Sample], *, timeout: float
 ) -> tuple[list[dict[str, NumpyArray]], Receipt]:
     """Load an engine in a child process, and run the engine on recorded samples.
 
     Args:
         request: The engine to load.
-        samples: A file of recorded samples, whose inputs are run. The first sample runs again with
-            the same values in other forms: as strided arrays, and as torch tensors on a device.
+        samples: The samples whose inputs are run; the engine is only loaded without samples. The
+            first sample runs again with the same values in other forms: as strided arrays, and as
+            torch tensors on a device.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
@@ -57,13 +55,14 @@ def run_trial(
     from enginebay.isolation import call
 
     with TemporaryDirectory(prefix="enginebay-trial-") as folder:
-        outputs = Path(folder) / "found.npz"
+        inputs, outputs = Path(folder) / "samples.npz", Path(folder) / "found.npz"
+        save_samples(inputs, samples)
 
         def run_child(*, non_finite: bool) -> Receipt:
             return call(
                 _RUN,
                 request,
-                samples,
+                inputs,
                 outputs,
                 non_finite,
                 timeout=timeout,
@@ -75,39 +74,16 @@ def run_trial(
             receipt = run_child(non_finite=True)
         except ChildCrashedError:
             # NaN and infinity may have caused the crash, which must not fail the engine.
-            if not any(sample.kind == "non_finite" for sample in load_samples(samples)):
+            if not any(sample.kind == "non_finite" for sample in samples):
                 raise
             receipt = run_child(non_finite=False)
         return [sample.outputs for sample in load_samples(outputs)], receipt
-
-
-def check_loads(request: LoadRequest, *, timeout: float) -> None:
-    """Check in a child process that an engine can load its converted files.
-
-    Raises:
-        ConversionError: Loading crashes the child process, or does not end in time.
-        EnginebayError: Any error of the backend.
-    """
-    from enginebay.isolation import call
-
-    try:
-        call(
-            _LOAD, request, timeout=timeout, result_type=Receipt, subject=_describe_engine(request)
-        )
-    except (ChildCrashedError, ChildTimeoutError) as err:
-        raise ConversionError(f"the converted files cannot be loaded: {err}") from err
 
 
 def _describe_engine(request: LoadRequest) -> str:
     if request.built_for is not None:
         return "the engine that runs the graph"
     return f"the engine of backend '{request.backend}'"
-
-
-def load_in_child(request: LoadRequest) -> Receipt:
-    """Load the engine and return its receipt; called in a child process."""
-    with request.load() as wrapper:
-        return wrapper.receipt
 
 
 def run_in_child(

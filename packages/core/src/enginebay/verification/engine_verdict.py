@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError
-from enginebay.tensors import load_samples
 from enginebay.verdict import Verification
 from enginebay.verification.engine_trial import run_trial
 from enginebay.verification.evidence import Evidence
@@ -16,26 +15,30 @@ from enginebay.verification.simulation import build_simulated_verdict, build_uns
 from enginebay.verification.verdict_rules import decide
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from enginebay.artifact import LoadRequest
     from enginebay.comparators import Comparator
     from enginebay.inference import Receipt
-    from enginebay.verdict import Basis
+    from enginebay.verification.recorded_reference import RecordedReference
+
+
+class Terms(NamedTuple):
+    """How an engine is compared with its reference.
+
+    Attributes:
+        timeout: Seconds that loading and all runs may take together.
+        rtol: Replaces the relative tolerance.
+        atol: Replaces the absolute tolerance.
+        comparators: Comparators for outputs that are compared as sets, such as detections.
+    """
+
+    timeout: float
+    rtol: float | None = None
+    atol: float | None = None
+    comparators: tuple[Comparator, ...] = ()
 
 
 def judge(
-    request: LoadRequest,
-    samples: Path,
-    reference: str,
-    *,
-    basis: Basis,
-    missing: str = "",
-    rtol: float | None = None,
-    atol: float | None = None,
-    comparators: Sequence[Comparator] = (),
-    timeout: float,
+    request: LoadRequest, recorded: RecordedReference, terms: Terms
 ) -> tuple[Verification, Receipt | None]:
     """Run an engine and compare its outputs with the reference's.
 
@@ -44,51 +47,53 @@ def judge(
 
     Args:
         request: The engine to load and run.
-        samples: A file of recorded samples: inputs with the reference's outputs.
-        reference: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
-        basis: A label for each sample, and the cases that the samples do not cover.
-        missing: The reason why the reference computed no outputs; empty if it computed them. The
-            engine must load and run in either case.
-        rtol: Replaces the relative tolerance.
-        atol: Replaces the absolute tolerance.
-        comparators: Comparators for outputs that are compared as sets, such as detections.
-        timeout: Seconds that loading and all runs may take together.
+        recorded: The inputs, with the reference's outputs.
+        terms: Tolerances, comparators and the time limit.
 
     Returns:
         The verdict, and the engine's receipt. The verdict is ``crashed`` if the engine ended its
         process or timed out, ``unverified`` if the reference's outputs are missing. The receipt is
         None if the engine crashed or cannot run on this machine.
     """
-    against = "" if missing else reference
-
-    def judge_run() -> tuple[Verification, Receipt | None]:
-        try:
-            found, receipt = run_trial(request, samples, timeout=timeout)
-        except (ChildCrashedError, ChildTimeoutError) as err:
-            return Verification.crashed(str(err), reference=against), None
-        if missing:
-            unverified = Verification.unverified(missing)
-            return msgspec.structs.replace(unverified, fallbacks=receipt.fallbacks), receipt
-        evidence = Evidence(
-            load_samples(samples),
-            found,
-            basis,
-            comparators=comparators,
-            rtol=rtol,
-            atol=atol,
-            precision=receipt.precision,
-            allowed=request.allowed_precision(),
-        )
-        return build_verdict(evidence, reference, receipt.fallbacks), receipt
-
-    if request.built_for is None:
-        return judge_run()
+    if (built_for := request.built_for) is None:
+        return _judge_run(request, recorded, terms)
+    against = _known_reference(recorded)
     try:
-        verdict = build_simulated_verdict(*judge_run(), request.built_for, against)
+        found = _judge_run(request, recorded, terms)
+        verdict = build_simulated_verdict(*found, built_for, against)
     except EnginebayError as err:
-        verdict = build_unsimulated_verdict(request.built_for, str(err), against)
+        verdict = build_unsimulated_verdict(built_for, str(err), against)
     # A machine that the engine is built for will compare it on the same samples later.
-    return msgspec.structs.replace(verdict, basis=basis), None
+    return msgspec.structs.replace(verdict, basis=recorded.basis), None
+
+
+def _judge_run(
+    request: LoadRequest, recorded: RecordedReference, terms: Terms
+) -> tuple[Verification, Receipt | None]:
+    """Run what ``request`` loads; return the verdict on its outputs, and its receipt."""
+    samples = recorded.engine_samples
+    try:
+        found, receipt = run_trial(request, samples, timeout=terms.timeout)
+    except (ChildCrashedError, ChildTimeoutError) as err:
+        return Verification.crashed(str(err), reference=_known_reference(recorded)), None
+    if recorded.missing:
+        unverified = Verification.unverified(recorded.missing)
+        return msgspec.structs.replace(unverified, fallbacks=receipt.fallbacks), receipt
+    evidence = Evidence(
+        samples,
+        found,
+        recorded.basis,
+        comparators=terms.comparators,
+        rtol=terms.rtol,
+        atol=terms.atol,
+        precision=receipt.precision,
+        allowed=request.allowed_precision(),
+    )
+    return build_verdict(evidence, recorded.description, receipt.fallbacks), receipt
+
+
+def _known_reference(recorded: RecordedReference) -> str:
+    return "" if recorded.missing else recorded.description
 
 
 def build_verdict(
