@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.functional import gelu as aliased_gelu
 from torch.overrides import _get_current_function_mode_stack
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting import RewriterSet
 
@@ -120,13 +121,16 @@ def test_calls_inside_torch_are_rewritten_under_other_modes():
 
 def test_modules_of_all_overridable_torch_functions_are_known():
     """A module that is missing in the list would hide the inner calls of its functions."""
-    from enginebay.rewriting.torch_functions import _MODULES
-
+    modules = torch_private.modules_with_override_checks()
     functions = {f for group in torch.overrides.get_overridable_functions().values() for f in group}
     names = {f.__globals__["__name__"] for f in functions if isinstance(f, types.FunctionType)}
     # Scalars and lists have no rewriters. Functions that only choose between two others leave the
     # check for modes to these.
-    assert names - {*_MODULES} <= {"torch", "torch._jit_internal", "torch.foreach"}
+    assert names - {module.__name__ for module in modules} <= {
+        "torch",
+        "torch._jit_internal",
+        "torch.foreach",
+    }
 
 
 def test_torch_function_is_the_original_inside_its_own_rewriter():

@@ -5,6 +5,7 @@ import torch
 from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
+from enginebay import torch_private
 from enginebay.errors import ExportError, RewriterError
 from enginebay.rewriting import RewriterSet
 from enginebay.rewriting.torchscript_symbolics import _NOT_TRACED
@@ -24,9 +25,7 @@ def x():
 
 
 def registry_of_torch():
-    from enginebay.rewriting.torchscript_symbolics import _load_registry
-
-    return _load_registry()._registry
+    return torch_private.symbolic_registry()._registry
 
 
 def registry():

@@ -13,23 +13,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from enginebay import torch_private
 from enginebay.exporters.export_job import ExportedFiles, report_write_errors
 from enginebay.exporters.exporter_choice import Exporter, ExportSource
 from enginebay.exporters.ir_files import write_staged
 from enginebay.exporters.program_capture import build_torch_dims
 from enginebay.ir import IRModel, describe, is_model_file, quiet, read_onnx
+from enginebay.torch_private import buffers_of, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from torch import Tensor, nn
     from torch.export import ExportedProgram
-    from torch.export._draft_export import DraftExportReport
     from torch.fx import Node
 
     from enginebay.exporters.export_job import ExportJob
     from enginebay.exporters.exporter_choice import Patch
     from enginebay.models import BoundModel
+    from enginebay.torch_private import DraftExportReport
 
 _T = TypeVar("_T")
 
@@ -109,9 +111,8 @@ def _export_draft(
     job: ExportJob, translated: Collection[str], obstacles: list[Obstacle]
 ) -> ExportedFiles:
     import torch
-    from torch._library.fake_profile import unsafe_generate_fake_kernels
 
-    from enginebay.rewriting import find_untranslated, placeholder_translations
+    from enginebay.rewriting import find_untranslated, operator_name, placeholder_translations
 
     with quiet():
         with _show_parameters_as_buffers(job.flat):
@@ -120,15 +121,13 @@ def _export_draft(
                 job.tensors,
                 dynamic_shapes=(build_torch_dims(job),) if job.dynamic else None,
             )
-        report: Any = program._report  # type: ignore[attr-defined]  # draft_export adds it
+        report = torch_private.draft_report(program)
         obstacles += _list_capture_obstacles(program, report)
-        # torch's fake kernels of oneDNN's recurrent layers return other shapes than the real ones.
-        tolerant = torch._functorch.config.patch(generate_fake_kernels_from_real_mismatches=True)
-        with unsafe_generate_fake_kernels(report.op_profiles), tolerant:
+        with torch_private.use_real_shapes(report):
             missing = find_untranslated(program, translated)
             obstacles += [
                 Obstacle(
-                    operator=node.target._schema.name,  # type: ignore[union-attr]  # of call_function
+                    operator=operator_name(node),
                     modules=(_innermost_module(node),),
                     reason="the ONNX exporter has no translation",
                 )
@@ -158,20 +157,20 @@ def _show_parameters_as_buffers(model: nn.Module) -> Iterator[None]:
     same size but no values, so a branch on values would read uninitialised memory.
     """
     buffers_by_parameter: dict[nn.Parameter, Tensor] = {}  # shared parameters stay shared
-    before = [(part, dict(part._parameters), dict(part._buffers)) for part in model.modules()]
+    before = [(part, dict(parameters_of(part)), dict(buffers_of(part))) for part in model.modules()]
     try:
         for module, parameters, _ in before:
             for name, parameter in parameters.items():
                 if parameter is not None:
-                    del module._parameters[name]
-                    module._buffers[name] = buffers_by_parameter.setdefault(
+                    del parameters_of(module)[name]
+                    buffers_of(module)[name] = buffers_by_parameter.setdefault(
                         parameter, parameter.detach()
                     )
         yield
     finally:
         for module, parameters, buffers in before:
-            _replace_items(module._parameters, parameters)
-            _replace_items(module._buffers, buffers)
+            _replace_items(parameters_of(module), parameters)
+            _replace_items(buffers_of(module), buffers)
 
 
 def _replace_items(mapping: dict[str, _T], values: dict[str, _T]) -> None:
@@ -182,19 +181,18 @@ def _replace_items(mapping: dict[str, _T], values: dict[str, _T]) -> None:
 def _list_capture_obstacles(
     program: ExportedProgram, report: DraftExportReport
 ) -> Iterator[Obstacle]:
-    from torch.export._draft_export import FailureType
-
+    failures = torch_private.draft_failure_types()
     for failure in report.failures:
         data = failure.data
-        if failure.failure_type is FailureType.DATA_DEPENDENT_ERROR:
+        if failure.failure_type is failures.DATA_DEPENDENT_ERROR:
             for location, line in _find_deciding_lines(program, data):
                 yield Obstacle(
                     operator=line,
                     modules=_find_line_modules(program, location),
                     reason=f"torch.export cannot branch on values, at {Path(location).name}",
                 )
-        elif failure.failure_type is not FailureType.GUARD_ADDED:
-            missing = failure.failure_type is FailureType.MISSING_FAKE_KERNEL
+        elif failure.failure_type is not failures.GUARD_ADDED:
+            missing = failure.failure_type is failures.MISSING_FAKE_KERNEL
             text = (
                 "there is no fake kernel"
                 if missing
@@ -212,11 +210,8 @@ def _find_deciding_lines(
     program: ExportedProgram, data: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the location (``file:line``) and the text of each line that branches on tensor data."""
-    from torch._logging.structured import INTERN_TABLE
-
     frame = data["user_stack"][-1]
-    # Not the report's own table, which has no names that an earlier draft of this process stored.
-    files = {number: name for name, number in INTERN_TABLE.items()}
+    files = torch_private.interned_files()
     if is_model_file(file := files[frame["filename"]]):
         yield f"{file}:{frame['line']}", frame["loc"]
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import ExportError
 from enginebay.exporters.export_job import ExportedFiles, ExportJob, report_write_errors
 from enginebay.exporters.open_axes import find_output_axes
@@ -15,7 +16,7 @@ from enginebay.exporters.program_capture import (
     trace_uncompiled,
 )
 from enginebay.exporters.sound_optimiser import repair_optimiser
-from enginebay.ir import describe, no_graph_dump, quiet, read_onnx
+from enginebay.ir import describe, quiet, read_onnx
 from enginebay.rewriting import has_symbolic
 from enginebay.tensors import TensorSpec
 
@@ -64,7 +65,7 @@ def export_torchscript(job: ExportJob) -> ExportedFiles:
     """Export with torch's TorchScript exporter, which uses ``torch.jit.trace`` and symbolics."""
     import torch
 
-    with quiet() as notes, no_graph_dump():
+    with quiet() as notes, torch_private.no_graph_dump():
         outputs = find_output_axes(job)
         model, reasons = lower_model(job, has_symbolic)
         write = partial(
@@ -131,8 +132,7 @@ def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> Expo
     size = sum(weight.nbytes for weight in weights if weight is not None)
     with report_write_errors(target):
         program.save(target, external_data=size > INLINE_WEIGHT_BYTES)
-    is_strict = getattr(program, "_capture_strategy", None) == "TorchExportStrictStrategy"
-    notes = (STRICT_MODE_NOTE,) if is_strict else ()
+    notes = (STRICT_MODE_NOTE,) if torch_private.captured_strictly(program) else ()
     return ExportedFiles(
         "torch.onnx dynamo", _build_specs(graph.inputs), _build_specs(graph.outputs), written, notes
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import operator
-import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from enginebay import rewriting
+from enginebay import rewriting, torch_private
 from enginebay.errors import EnginebayError, ExportError, reason
 from enginebay.rewriting import active_lowerings, capture, lower_program, observe_operators
 
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from torch.export import Dim, ExportedProgram
 
     from enginebay.exporters.export_job import ExportJob
+    from enginebay.torch_private import OpOverload
 
-    Known = Callable[[torch._ops.OpOverload, bool], bool]
+    Known = Callable[[OpOverload, bool], bool]
 
 
 #: The note on a model that could be captured only in strict mode, which analyses Python bytecode.
@@ -151,32 +151,13 @@ def _capture_trace(job: ExportJob) -> ExportedProgram:
 def trace_uncompiled() -> Iterator[None]:
     """Inside the block, functions that ``torch.compile`` wraps are traced and not compiled.
 
-    Otherwise ``torch.jit.trace`` fails at such a function. The function runs uncompiled if torch.fx
-    reports that it traces, and if ``torch._dynamo.config.error_on_nested_fx_trace`` is False. Both
-    conditions are true inside the block.
+    Otherwise ``torch.jit.trace`` fails at such a function.
     """
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
+    if not torch_private.is_dynamo_loaded():  # then nothing is compiled
         yield
         return
-    import torch
-
-    tracer: Any = torch.fx._symbolic_trace
-    set_flag = getattr(tracer, "_is_fx_tracing_context", _set_fx_tracing_flag)  # since torch 2.14
-    with torch._dynamo.config.patch(error_on_nested_fx_trace=False), set_flag(True):
+    with torch_private.tracing_of_compiled_functions():
         yield
-
-
-@contextmanager
-def _set_fx_tracing_flag(value: bool) -> Iterator[None]:
-    # Before torch 2.14 this is one flag for all threads.
-    import torch
-
-    tracer: Any = torch.fx._symbolic_trace
-    before, tracer._is_fx_tracing_flag = tracer._is_fx_tracing_flag, value
-    try:
-        yield
-    finally:
-        tracer._is_fx_tracing_flag = before
 
 
 def make_traceable(program: ExportedProgram) -> torch.fx.GraphModule:
@@ -224,12 +205,12 @@ def _find_python_function(target: Callable[..., object]) -> Callable[..., object
         return target
     if target is torch.sym_float:
         return _traceable_sym_float
-    if not isinstance(target, torch._ops.OpOverload):
+    if not torch_private.is_operator(target):
         raise ExportError(f"{target} cannot be traced with a dynamic size")
-    name = target._schema.name.partition("::")[2]
+    name = torch_private.schema_of(target).name.partition("::")[2]
     if name == "slice":
         return _traceable_slice
-    owners = (torch.Tensor, torch, torch._C._nn)
+    owners = (torch.Tensor, torch, torch_private.nn_functions())
     function: Callable[..., object] | None = next(
         (getattr(owner, name) for owner in owners if hasattr(owner, name)), None
     )

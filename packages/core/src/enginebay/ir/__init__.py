@@ -21,10 +21,7 @@ if TYPE_CHECKING:
         is_model_file as is_model_file,
         model_line as model_line,
     )
-    from enginebay.ir.muted_output import (
-        no_graph_dump as no_graph_dump,
-        quiet as quiet,
-    )
+    from enginebay.ir.muted_output import quiet as quiet
     from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.onnx_file import read_onnx as read_onnx
     from enginebay.ir.torch_file import (
@@ -41,7 +38,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ir.model": "ExporterName IRModel IR_FOLDER SUFFIXES",
         "ir.ir_files": "read_ir",
         "ir.model_lines": "format_raising_line is_model_file model_line",
-        "ir.muted_output": "no_graph_dump quiet",
+        "ir.muted_output": "quiet",
         "ir.onnx_file": "read_onnx",
         "ir.node_modules": "source_modules",
         "ir.file_description": "describe",

@@ -82,23 +82,6 @@ class _ThreadMutedStream:
 
 
 @contextmanager
-def no_graph_dump() -> Iterator[None]:
-    """Prevent the TorchScript exporter from printing the whole graph when it fails."""
-    # It should print only if verbose, but tests `is_onnx_log_enabled` without calling it. The
-    # output goes to the process's stdout from C++, where redirect_stdout() cannot catch it.
-    import torch
-
-    enable, was_enabled = torch._C._jit_set_onnx_log_enabled, torch._C._jit_is_onnx_log_enabled()
-    enable(False)
-    torch._C._jit_set_onnx_log_enabled = lambda *_: None
-    try:
-        yield
-    finally:
-        torch._C._jit_set_onnx_log_enabled = enable
-        enable(was_enabled)
-
-
-@contextmanager
 def _muted_loggers() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]

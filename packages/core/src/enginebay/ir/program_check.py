@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
+from enginebay import torch_private
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _read_programs(path: Path) -> Iterator[bytes]:
             yield archive.read(old)
         is_new = any(name.partition("/")[2] == "archive_format" for name in archive.namelist())
     if is_new:
-        reader = torch._C.PyTorchFileReader(str(path))
+        reader = torch.PyTorchFileReader(str(path))
         for name in reader.get_all_records():
             if name.startswith("models/"):
                 yield reader.get_record(name)
@@ -144,11 +145,10 @@ def _is_known_call(node: ast.Call) -> bool:
 def _is_known_function(name: str) -> bool:
     """Return True for the name of an arithmetic class of sympy or a sympy function of torch."""
     import sympy  # type: ignore[import-untyped]  # sympy has no types
-    from torch.utils._sympy import functions
 
     if _SYMPY_CLASSES.fullmatch(name):
         return True
-    torch_class = getattr(functions, name, None)
+    torch_class = getattr(torch_private.size_functions(), name, None)
     return isinstance(torch_class, type) and issubclass(torch_class, sympy.Function)
 
 

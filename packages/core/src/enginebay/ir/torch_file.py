@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, first_line
 from enginebay.ir.file_description import KEY, FileDescription, read_description
@@ -100,11 +101,9 @@ def _name_outputs(
     program: torch.export.ExportedProgram, outputs: Sequence[object]
 ) -> dict[str, object]:
     """Return path in the value that the program returns → the output of the graph at this path."""
-    from torch.utils import _pytree as pytree
-
     from enginebay.tensors import output_leaves
 
-    result = pytree.tree_unflatten(list(outputs), program.call_spec.out_spec)
+    result = torch_private.unflatten_tree(outputs, program.call_spec.out_spec)
     return dict(output_leaves(result))
 
 

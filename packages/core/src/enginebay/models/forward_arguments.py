@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from enginebay import torch_private
 from enginebay.errors import InputError, nearest
 from enginebay.models.input_names import choose_unused_name
 from enginebay.sources import forward_parameters
@@ -124,7 +125,7 @@ def _keyword_names(
 ) -> set[str]:
     # An exported program must be called as it was captured. For any other model, positions are
     # possible up to the first parameter that is left out.
-    spec = getattr(model, "_in_spec", None)
+    spec = torch_private.argument_structure_of(model)
     if spec is not None and spec.num_children == 2:
         return set(spec.child(1).context)
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)

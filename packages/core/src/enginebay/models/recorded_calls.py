@@ -242,7 +242,7 @@ class RecordedCalls:
         import torch
 
         # Exporters run hooks too, with fake tensors instead of the application's inputs.
-        is_traced = torch._C._get_tracing_state() is not None
+        is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # untyped
         is_over = not self._is_open or self._difference
         if is_over or is_traced or torch.compiler.is_compiling():
             return

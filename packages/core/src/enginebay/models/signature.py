@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from enginebay import torch_private
 from enginebay.errors import InputError, ModelError, first_line
 from enginebay.ir import format_raising_line
 from enginebay.models.forward_arguments import Call, bind_arguments, find_misspelled_input
@@ -176,12 +177,13 @@ def _forward(
     # The caller may be in inference mode, whose tensors cannot be traced.
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
         tensors = [copy_detached(tensor) for tensor in inputs.values()]
-        versions = [tensor._version for tensor in tensors]  # torch counts in-place writes
+        versions = [*map(torch_private.version_of, tensors)]  # torch counts in-place writes
         args, kwargs = call.fill(tensors)
         named = dict(zip(inputs, tensors, strict=True))
         with observer.watch(named) if observer else nullcontext():
             result = _call_model(model, args, kwargs)
-        changed = [t._version != before for t, before in zip(tensors, versions, strict=True)]
+        written = map(torch_private.version_of, tensors)
+        changed = [a != b for a, b in zip(versions, written, strict=True)]
     return result, frozenset(index for index, yes in enumerate(changed) if yes)
 
 

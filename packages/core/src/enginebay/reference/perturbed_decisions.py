@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from enginebay import torch_private
 from enginebay.reference.perturbed_rounding import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch._ops import OpOverload
+    from enginebay.torch_private import OpOverload
 
 
-class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+_DispatchMode: Any = torch_private.dispatch_mode_class()
+
+
+class PerturbedDecisions(_DispatchMode):  # type: ignore[misc]  # its base is found at run time
     """Context in which operators with discontinuous results may decide close cases differently.
 
     The inputs of a step function (``round``, a comparison) get random errors; equal values are
@@ -37,7 +40,7 @@ class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
     """
 
     def __init__(self, unit: float, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._unit = unit
         self._generator = torch.Generator().manual_seed(seed)
         self.decides = False
@@ -85,7 +88,7 @@ def _find_ordered_dim(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> int | None:
     """Return the dimension along which an unstable sort runs; None for all other operators."""
-    names = [argument.name for argument in func._schema.arguments]
+    names = [argument.name for argument in torch_private.schema_of(func).arguments]
     if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
         return None
     dim = {**dict(zip(names, args, strict=False)), **kwargs}.get(

@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry  # torch's own list of sums of products
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from enginebay import torch_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch._ops import OpOverload
+    from enginebay.torch_private import OpOverload
 
 
-class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+_DispatchMode: Any = torch_private.dispatch_mode_class()
+
+
+class PerturbedRounding(_DispatchMode):  # type: ignore[misc]  # its base is found at run time
     """Context in which sums, differences and quotients have random rounding errors.
 
     Matrix products and convolutions count as sums; a quotient counts if its divisor is a tensor.
@@ -41,7 +44,7 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
     """
 
     def __init__(self, unit: float, seed: int, *, equal: bool = False) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._unit = unit
         self._equal = equal
         self._generator = torch.Generator().manual_seed(seed)
@@ -55,15 +58,15 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
         rounds = _is_rounding(func, args)
         inexact = str(func.overloadpacket).startswith(_INEXACT) or any(
             leaf in self._inexact
-            for leaf in tree_leaves((args, kwargs))
+            for leaf in torch_private.tree_leaves((args, kwargs))
             if isinstance(leaf, torch.Tensor)
         )
         # An in-place operator must change the tensor itself, so its inputs are not replaced.
-        if rounds and not func._schema.is_mutable:
-            args = tree_map_only(torch.Tensor, self._perturb, args)
+        if rounds and not torch_private.schema_of(func).is_mutable:
+            args = torch_private.tree_map(self._perturb, args)
         result = func(*args, **(kwargs or {}))
         if inexact:
-            for leaf in tree_leaves(result):
+            for leaf in torch_private.tree_leaves(result):
                 if isinstance(leaf, torch.Tensor) and not _is_integer(leaf):
                     self._inexact[leaf] = True
         # A norm also returns the mean and the deviation that it has computed.
@@ -75,8 +78,10 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
             total.add_(self._draw_factors(total) - 1)
         return result
 
-    def _perturb(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor * self._draw_factors(tensor) if tensor.is_floating_point() else tensor
+    def _perturb(self, value: object) -> object:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return value * self._draw_factors(value)
 
     def _draw_factors(self, tensor: torch.Tensor, times: float = 1.0) -> torch.Tensor:
         """Draw a factor of about 1 for each element: 1 plus an error of at most ``times`` units."""

@@ -13,6 +13,7 @@ import itertools
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from enginebay import torch_private
 from enginebay.rewriting.dynamo_graph import SymbolicGraph, call_symbolic, strip_annotations
 from enginebay.rewriting.patches import replace_functions
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     import onnx_ir
     from torch import Tensor, fx
-    from torch._ops import OpOverload
 
     from enginebay.rewriting.patches import Patch
+    from enginebay.torch_private import OpOverload
 
 #: The namespace of the operators, common to all threads. Each operator's name ends with a number,
 #: so that two exports at a time may use the same autograd function.
@@ -42,9 +43,7 @@ class _Tree(Generic[_T]):
     """
 
     def __init__(self, value: object, *kinds: type[_T]) -> None:
-        from torch.utils import _pytree as pytree
-
-        self._leaves, self._spec = pytree.tree_flatten(value)
+        self._leaves, self._spec = torch_private.flatten_tree(value)
         self._indices = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, kinds)]
 
     @property
@@ -58,12 +57,10 @@ class _Tree(Generic[_T]):
         Args:
             leaves: One value for each of :attr:`leaves`, in the same order.
         """
-        from torch.utils import _pytree as pytree
-
         replaced = list(self._leaves)
         for index, leaf in zip(self._indices, leaves, strict=True):
             replaced[index] = leaf
-        return pytree.tree_unflatten(replaced, self._spec)
+        return torch_private.unflatten_tree(replaced, self._spec)
 
 
 class _RecordedCall:
@@ -136,7 +133,7 @@ class AutogradOperators:
 
     def close(self) -> None:
         """Remove the custom operators from torch."""
-        self._library._destroy()  # private; without it they are removed by the garbage collector
+        torch_private.destroy_library(self._library)
 
     def apply_function(
         self, original: Callable[..., object], function: type, /, *args: object, **kwargs: object

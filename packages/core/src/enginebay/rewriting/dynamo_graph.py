@@ -47,7 +47,7 @@ class SymbolicValue:
 
     def scalarType(self) -> str | None:  # noqa: N802  # TorchScript's name
         """Return TorchScript's name of the dtype, such as ``Float``; None if it is unknown."""
-        from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
+        from torch.onnx import JitScalarType  # type: ignore[attr-defined]  # not in its __all__
 
         if self.value.dtype is None:
             return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.autograd_functions import AutogradOperators
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import ExitStack
 
-    from torch._ops import OpOverload
-
     from enginebay.rewriting.patches import Patch
     from enginebay.rewriting.rewriter import Rewriter
+    from enginebay.torch_private import OpOverload
 
     Translations = Mapping[OpOverload, Callable[..., object]]
 
@@ -110,7 +110,7 @@ def _complete_arguments(
     overload: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> list[object]:
     """Return a call's arguments in the order of the schema; omitted ones have default values."""
-    schema = overload._schema.arguments
+    schema = torch_private.schema_of(overload).arguments
     by_name = dict(zip((each.name for each in schema), args, strict=False)) | kwargs
     return [by_name.get(each.name, each.default_value) for each in schema]
 
@@ -124,7 +124,7 @@ def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: objec
         )
     positional, keywords = [], {}
     # The functions of torchlib have the signatures of the ATen schemas.
-    schema = overload._schema.arguments
+    schema = torch_private.schema_of(overload).arguments
     for value, argument in zip(map(unwrap_values, args), schema, strict=False):
         if not argument.kwarg_only:
             positional.append(value)
@@ -135,8 +135,6 @@ def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: objec
 
 @functools.cache
 def _find_in_torchlib(overload: OpOverload, opset: int) -> Callable[..., object] | None:
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
     # torchlib has further functions for complex tensors under the same operator.
-    functions = ONNXRegistry.from_torchlib(opset).get_decomps(overload)
+    functions = torch_private.onnx_registry(opset).get_decomps(overload)
     return next((each.onnx_function for each in functions if not each.is_complex), None)

@@ -10,6 +10,7 @@ import sys
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
 from enginebay.rewriting.dotted_names import NameNotFoundError, ResolvedName, find_name
@@ -113,14 +114,13 @@ def _find_mode_functions(resolved: ResolvedName) -> tuple[Callable[..., object],
     """
     value = resolved.value
     # For torch.ops.my_ops.nms a model may call an overload: torch.ops.my_ops.nms.default.
-    if type(value).__module__ == "torch._ops":
+    if torch_private.is_from_ops(value):
         overloads = value.overloads() if hasattr(value, "overloads") else ()
         return (value, *(getattr(value, overload) for overload in overloads))
     # Other C functions, such as math.erf, do not call modes: their attribute is patched.
     if isinstance(value, BuiltinFunctionType):
         return (value,) if (value.__module__ or "").startswith("torch") else ()
-    # Tensor's methods and properties in C are defined in torch._C.TensorBase.
-    if "TensorBase" not in getattr(getattr(value, "__objclass__", None), "__name__", ""):
+    if not torch_private.is_tensor_attribute(value):
         return ()
     if isinstance(value, GetSetDescriptorType):
         return (value.__get__,)  # a mode receives a property's getter

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.declaration import RewriterSet
 
@@ -95,12 +96,13 @@ def _make_marker(name: str) -> Callable[..., object]:
 
 def _mark_tensors(tree: _T, prefix: str) -> _T:
     import torch
-    from torch.utils import _pytree as pytree
 
     numbers = itertools.count()
-    marked: _T = pytree.tree_map_only(
-        torch.Tensor, lambda tensor: mark(tensor, f"{prefix}_{next(numbers)}"), tree
-    )
+
+    def mark_leaf(leaf: object) -> object:
+        return mark(leaf, f"{prefix}_{next(numbers)}") if isinstance(leaf, torch.Tensor) else leaf
+
+    marked: _T = torch_private.tree_map(mark_leaf, tree)
     return marked
 
 

@@ -10,6 +10,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.rewriter import Context, Lost, MakeContext, Rewriter
 
-#: The attributes that hold a module's hooks and their flags, in torch 2.13.
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-)
 #: Stands for a missing attribute; None is a possible value.
 _MISSING = object()
 
@@ -125,7 +118,7 @@ class _ModuleWalk:
         if module in self._visited or isinstance(module, ScriptModule):
             return
         self._visited.add(module)
-        for name, child in list(module._modules.items()):
+        for name, child in list(torch_private.children_of(module).items()):
             if child is not None:
                 self.visit(child)
                 if child in self.replacements:
@@ -179,7 +172,7 @@ def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
     """Move the original module's hooks to the replacement, so that each hook runs once per call."""
-    for name in _HOOKS:
+    for name in torch_private.hook_attributes():
         hooks = getattr(module, name)
         getattr(replacement, name).update(
             {
@@ -207,28 +200,31 @@ def _share_state(replacement: nn.Module, module: nn.Module) -> None:
     the replacement. If one of these names belongs to another object in the replacement, nothing is
     changed.
     """
-    names = [name for name, child in replacement._modules.items() if child is module]
+    children = torch_private.children_of(replacement)
+    names = [name for name, child in children.items() if child is module]
     for name in names:
-        del replacement._modules[name]
+        del children[name]
     own = _named_state(replacement)
     inherited = _named_state(module)
     if not names or any(own[name] is not inherited[name] for name in own.keys() & inherited):
-        replacement._modules.update(dict.fromkeys(names, module))
+        children.update(dict.fromkeys(names, module))
         return
     vars(replacement).update(dict.fromkeys(names, module))
     # The same dictionary for both: exporters replace its tensors during a trace.
-    module._parameters.update(replacement._parameters)
-    module._buffers.update(replacement._buffers)
-    replacement._parameters = module._parameters
-    replacement._buffers = module._buffers
-    replacement._modules = {**module._modules, **replacement._modules}
-    replacement._non_persistent_buffers_set |= module._non_persistent_buffers_set
+    torch_private.parameters_of(module).update(torch_private.parameters_of(replacement))
+    torch_private.buffers_of(module).update(torch_private.buffers_of(replacement))
+    torch_private.share_tensors(replacement, module)
+    torch_private.set_children(replacement, {**torch_private.children_of(module), **children})
     # train() visits registered children only, and the original is no longer registered.
     vars(replacement)["train"] = functools.partial(_train_both, replacement, module)
 
 
 def _named_state(module: nn.Module) -> dict[str, object]:
-    return {**module._parameters, **module._buffers, **module._modules}
+    return {
+        **torch_private.parameters_of(module),
+        **torch_private.buffers_of(module),
+        **torch_private.children_of(module),
+    }
 
 
 def _train_both(replacement: nn.Module, module: nn.Module, mode: bool = True) -> nn.Module:

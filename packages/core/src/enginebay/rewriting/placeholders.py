@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.rewriting.dynamo_graph import SymbolicGraph, strip_annotations, unwrap_values
 
 if TYPE_CHECKING:
@@ -31,12 +32,8 @@ def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> 
         translated: Further operators to leave out, which symbolic rewriters translate, such as
             ``aten::copy``.
     """
-    # Checked with torch 2.13, where the exporter's registry is private.
-    from torch.onnx._internal.exporter import _dispatching, _fx_passes
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    registry = ONNXRegistry.from_torchlib()
-    decomposed = _fx_passes.decompose_with_registry(program, registry)
+    registry = torch_private.onnx_registry()
+    decomposed = torch_private.decompose_for_onnx(program, registry)
     return [
         node
         for node in decomposed.graph.nodes
@@ -44,13 +41,13 @@ def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> 
         and (name := operator_name(node))
         and name not in translated
         and not name.startswith(_CHECKS)
-        and _dispatching.dispatch(node, registry)[0] is None
+        and not torch_private.is_translated(node, registry)
     ]
 
 
 def operator_name(node: Node) -> str:
     """Return the name of a node's operator, such as ``aten::relu``; empty for other functions."""
-    schema = getattr(node.target, "_schema", None)
+    schema = torch_private.schema_of(node.target)
     return "" if schema is None else str(schema.name)
 
 
@@ -62,8 +59,10 @@ def placeholder_translations(
 
 
 def _make_placeholder(overload: Any) -> Callable[..., object]:
-    name = overload._schema.name.replace("::", ".")
-    outputs = max(1, len(overload._schema.returns))
+    schema = torch_private.schema_of(overload)
+    assert schema is not None  # it is an operator
+    name = schema.name.replace("::", ".")
+    outputs = max(1, len(schema.returns))
 
     def translation(*args: object, **kwargs: object) -> object:
         import onnx_ir

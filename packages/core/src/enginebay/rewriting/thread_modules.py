@@ -6,6 +6,7 @@ import threading
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 
 if TYPE_CHECKING:
@@ -101,10 +102,11 @@ def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
         RewriterError: Another thread is rewriting the module.
     """
     with _lock:
-        children: Any = module._modules
+        children: Any = torch_private.children_of(module)
         if not isinstance(children, ThreadDict):
             # A copy of the children for this thread, which alone changes it.
-            children = vars(module)["_modules"] = ThreadDict(children, dict(children))
+            children = ThreadDict(children, dict(children))
+            torch_private.set_children(module, children)
         elif children.owner != threading.get_ident():
             raise RewriterError(
                 f"a {type(module).__name__} of this model is being rewritten by another thread",
@@ -125,5 +127,6 @@ def _release_children(module: nn.Module, claimed: ThreadDict) -> None:
         if list(base.items()) != list(own.items()):  # lists, since dicts ignore the order
             base.clear()
             base.update(own)
-        if vars(module)["_modules"] is claimed:
-            vars(module)["_modules"] = base
+        children: Any = torch_private.children_of(module)
+        if children is claimed:
+            torch_private.set_children(module, base)

@@ -10,23 +10,16 @@ body. A function that has a rewriter is patched like any other Python function.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
-from torch._C import (
-    _disabled_torch_function_impl,
-    _get_function_stack_at,
-    _is_torch_function_enabled,
-    _len_torch_function_stack,
-)
-from torch.jit._builtins import _register_builtin
 from torch.overrides import (
     has_torch_function,
     has_torch_function_unary,
     has_torch_function_variadic,
 )
 
+from enginebay import torch_private
 from enginebay.rewriting.active_rewriters import thread_rewriters
 from enginebay.rewriting.patches import CodePatch, Patch
 from enginebay.rewriting.torch_mode import RewriteMode, is_on_stack
@@ -37,15 +30,14 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.active_rewriters import ActiveRewriter
 
-#: The modules with such functions, in torch 2.13. Checks in other modules must not change, such as
-#: the one by which ``nn.MultiheadAttention`` selects its fast path.
-_MODULES = (
-    "torch.functional",
-    "torch.nn.functional",
-    "torch._tensor",
-    "torch._lowrank",
-    "torch._lobpcg",
-)
+#: The modules with such functions. Checks in other modules must not change, such as the one by
+#: which ``nn.MultiheadAttention`` selects its fast path.
+_MODULES = torch_private.modules_with_override_checks()
+
+#: Bound once, since they are used at every call of a function that checks for overrides.
+_mode_depth, _mode_at = torch_private.function_mode_stack()[:2]
+_is_enabled = torch_private.torch_function_check()
+_DISABLED = torch_private.disabled_torch_function()
 
 
 class TorchFunctionPatch(CodePatch):
@@ -93,11 +85,11 @@ class OverrideChecks(Patch):
 def checks_for_modes(function: FunctionType) -> bool:
     """Return True for a torch function in Python that passes itself to torch function modes."""
     checks = _CHECKS.keys() & function.__code__.co_names
-    return bool(checks) and function.__globals__.get("__name__") in _MODULES
+    return bool(checks) and any(function.__globals__ is vars(module) for module in _MODULES)
 
 
 def _replace_checks(checks: dict[str, Callable[..., bool]]) -> None:
-    for module in map(sys.modules.__getitem__, _MODULES):
+    for module in _MODULES:
         for name in checks.keys() & vars(module):
             setattr(module, name, checks[name])
 
@@ -117,22 +109,20 @@ def _has_torch_function_variadic(*values: object) -> bool:
 
 
 def _our_mode_is_innermost() -> bool:
-    depth = _len_torch_function_stack()
-    return depth > 0 and type(_get_function_stack_at(depth - 1)) is RewriteMode
+    depth = _mode_depth()
+    return depth > 0 and type(_mode_at(depth - 1)) is RewriteMode
 
 
 def _has_override(values: Iterable[object]) -> bool:
     """Return True if a value's class has its own ``__torch_function__``; modes are ignored."""
-    return (
-        any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()
-    )
+    return any(_overrides_functions(type(value)) for value in values) and _is_enabled()
 
 
 def _overrides_functions(kind: type) -> bool:
     if kind is Tensor or kind is nn.Parameter:  # fast path for nearly all calls
         return False
     handler = getattr(kind, "__torch_function__", None)
-    return handler is not None and handler is not _disabled_torch_function_impl
+    return handler is not None and handler is not _DISABLED
 
 
 #: torch's check and our replacement, by name.
@@ -145,4 +135,4 @@ _CHECKS: dict[str, tuple[Callable[..., bool], Callable[..., bool]]] = {
 # Inside a context torch.jit.script finds our checks in these modules; it must compile them to the
 # same operator as torch's checks.
 for _, _ours in _CHECKS.values():
-    _register_builtin(_ours, "aten::has_torch_function")
+    torch_private.register_script_builtin(_ours, "aten::has_torch_function")

@@ -9,14 +9,9 @@ import contextlib
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
-from torch._C import (
-    _get_function_stack_at,
-    _len_torch_function_stack,
-    _pop_torch_function_stack as _pop,
-    _push_on_torch_function_stack as _push,
-)
 from torch.overrides import TorchFunctionMode
 
+from enginebay import torch_private
 from enginebay.rewriting.active_rewriters import thread_rewriters
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.patches import replace_functions
@@ -30,15 +25,8 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Functions of the exporters, as of torch 2.13, that make thousands of calls of torch functions
-#: which are not the model's. With a torch that lacks one of them, exports only take longer.
-_EXPORTERS_OWN_WORK = (
-    "torch.jit._trace._unique_state_dict",
-    "torch.onnx._internal.torchscript_exporter.utils._optimize_graph",
-    "torch._export.utils._fakify_params_buffers",
-    "torch.export.exported_program.ExportedProgram.run_decompositions",
-    "torch.onnx._internal.exporter._core._exported_program_to_onnx_program",
-)
+#: torch's own functions, since they run at every rewritten call.
+_depth, _mode_at, _push, _pop = torch_private.function_mode_stack()
 
 
 class RewriteMode(TorchFunctionMode):
@@ -98,15 +86,17 @@ def ignore_exporters(undo: ExitStack) -> None:
     cent of the export's time.
     """
     replace_functions(
-        undo, dict.fromkeys(filter(_is_loaded, _EXPORTERS_OWN_WORK), _call_without_mode)
+        undo,
+        dict.fromkeys(
+            filter(_is_loaded, torch_private.exporters_own_functions()), _call_without_mode
+        ),
     )
 
 
 def is_on_stack(mode: TorchFunctionMode | None) -> bool:
     """Return True if a mode is on this thread's stack; torch removes a mode while the mode runs."""
-    depth = _len_torch_function_stack()
     # Without a list, and from the top, where it mostly is: this runs at every rewritten call.
-    return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))
+    return any(_mode_at(index) is mode for index in reversed(range(_depth())))
 
 
 def dispatched_function(method: Callable[..., object]) -> Callable[..., object]:
@@ -186,7 +176,7 @@ def _remove_from_stack(mode: TorchFunctionMode) -> list[TorchFunctionMode] | Non
     Returns:
         The modes above this mode, the lowest first; None if the mode is not on the stack.
     """
-    stack = [_get_function_stack_at(index) for index in range(_len_torch_function_stack())]
+    stack = [_mode_at(index) for index in range(_depth())]
     if mode not in stack:
         return None
     above: list[TorchFunctionMode] = stack[stack.index(mode) + 1 :]

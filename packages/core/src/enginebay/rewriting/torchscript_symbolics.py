@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.autograd_functions import NAMESPACE
 from enginebay.rewriting.dotted_names import ResolvedName, find_attribute
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from typing import NoReturn
 
-    from torch._C import Graph
-    from torch._ops import OpOverload
-    from torch.onnx._internal.torchscript_exporter.jit_utils import GraphContext
+    from torch import Graph
 
     from enginebay.rewriting.rewriter import Context, Rewriter
+    from enginebay.torch_private import GraphContext, OpOverload
 
 #: Operators that ``torch.jit.trace`` replaces by ``_convolution``, as of torch 2.13.
 _NOT_TRACED = {f"aten::conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)}
@@ -53,30 +53,29 @@ class OperatorPatch(Patch):
 
     def install(self) -> None:
         """For every opset, register a function that calls the calling thread's rewriter."""
-        from torch.onnx import _constants
-
-        group = _load_registry().get_function_group(self._operator)
+        registry = torch_private.symbolic_registry()
+        group = registry.get_function_group(self._operator)
         if group is not None:
-            functions = group._functions
+            functions = torch_private.symbolics_by_opset(group)
             self._before = {opset: functions[opset] for opset in functions}
             # Custom entries hide torch's own; uninstall restores both kinds differently.
             self._custom = {each for each in functions if functions.overridden(each)}
         # The exporter uses the newest entry up to its opset. To be used for every opset, our
         # function replaces all entries and is added for the oldest opset.
-        for opset in {_constants.ONNX_BASE_OPSET, *self._before}:
-            _load_registry().register(self._operator, opset, self.call, custom=True)
+        for opset in {torch_private.oldest_opset(), *self._before}:
+            registry.register(self._operator, opset, self.call, custom=True)
 
     def uninstall(self) -> None:
         """Restore the operator's entries in the registry."""
-        registry = _load_registry()
         if not self._before:  # the entry was not there, and is entirely ours
-            registry._registry.pop(self._operator, None)
+            torch_private.remove_symbolics(self._operator)
             return
-        group = registry.get_function_group(self._operator)
-        for opset in list(group._functions):
+        group = torch_private.symbolic_registry().get_function_group(self._operator)
+        functions = torch_private.symbolics_by_opset(group)
+        for opset in list(functions):
             if opset in self._custom:
                 group.add_custom(self._before[opset], opset)
-            elif group._functions.overridden(opset):
+            elif functions.overridden(opset):
                 group.remove_custom(opset)
 
     def original(self, g: GraphContext | SymbolicGraph, *args: object, **kwargs: object) -> object:
@@ -108,7 +107,7 @@ class FunctionPatch(AttributePatch):
         super().uninstall()
         # The exporter registers the symbolics of autograd functions permanently. The next export
         # would use the entry without a rewriter.
-        _load_registry()._registry.pop(f"::{self.resolved.owner.__name__}", None)
+        torch_private.remove_symbolics(f"::{self.resolved.owner.__name__}")
 
 
 def patch_symbolic(function: type, name: str) -> Patch:
@@ -165,12 +164,10 @@ def watch_constants(
     A symbolic has no effect if the exporter folds all nodes of its operator to constants.
     ``refuse`` takes the rewriter and the reason as text.
     """
-    import torch
-
     by_kind = {add_namespace(each.name): each for each in rewriters}
 
     def propagate(original: Callable[[Graph], None], graph: Graph) -> None:
-        torch._C._jit_pass_dce(graph)  # otherwise unused nodes, which it removes, would count
+        torch_private.remove_unused_nodes(graph)  # it removes them too, and they would count
         before = [node.kind() for node in graph.nodes()]
         original(graph)
         remaining = {node.kind() for node in graph.nodes()}
@@ -178,7 +175,7 @@ def watch_constants(
             if kind in by_kind and kind not in remaining:
                 refuse(by_kind[kind], "the exporter folds nodes that do not depend on an input")
 
-    replace_functions(undo, {"torch._C._jit_pass_constant_propagation": propagate})
+    replace_functions(undo, {torch_private.name_of_constant_propagation(): propagate})
 
 
 def has_symbolic(overload: OpOverload, is_complex: bool) -> bool:
@@ -186,29 +183,14 @@ def has_symbolic(overload: OpOverload, is_complex: bool) -> bool:
 
     It translates no operator that is called with complex numbers (``is_complex``).
     """
-    name = overload._schema.name
+    name = torch_private.schema_of(overload).name
     # It has no complex numbers, and therefore its stft has another result than torch's.
     if is_complex or name == "aten::stft":
         return False
     if name.startswith(f"{NAMESPACE}::"):  # an autograd function, whose symbolic it finds itself
         return True
     # Not cached: symbolic rewriters add entries for the duration of a context.
-    return _load_registry().get_function_group(name) is not None
-
-
-@functools.cache
-def _load_registry() -> Any:
-    """Return the TorchScript exporter's registry after loading the symbolics of all opsets."""
-    # The exporter loads them at its first run, which would hide entries registered before.
-    import importlib
-    import pkgutil
-
-    from torch.onnx._internal import torchscript_exporter
-
-    for module in pkgutil.iter_modules(torchscript_exporter.__path__):
-        if module.name.startswith("symbolic_opset"):
-            importlib.import_module(f"{torchscript_exporter.__name__}.{module.name}")
-    return importlib.import_module(f"{torchscript_exporter.__name__}.registration").registry
+    return torch_private.symbolic_registry().get_function_group(name) is not None
 
 
 def _raise_no_symbolic(name: str, *_: object) -> NoReturn:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from enginebay import torch_private
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -29,7 +31,7 @@ class FunctionModel(nn.Module):
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
         # A compiled function cannot be captured, but the original one can.
-        self.forward = getattr(function, "_torchdynamo_orig_callable", function)
+        self.forward = torch_private.unwrap_compiled_function(function)
         self.function_name = getattr(function, "__name__", type(function).__name__)
         for number, used in enumerate(_find_used_modules(self.forward)):
             if isinstance(used, nn.Module):

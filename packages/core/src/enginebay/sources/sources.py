@@ -15,6 +15,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from enginebay import torch_private
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, check_text, missing_file
 from enginebay.named_objects import named_object, public_names, unify_errors
@@ -93,7 +94,7 @@ class ModelSource:
         if {spec.name for spec in described} != set(named):
             return named
         values = [named[spec.name] for spec in described]
-        structure = getattr(self.module, "_in_spec", None)  # of an exported program
+        structure = torch_private.argument_structure_of(self.module)
         if structure is None or structure.num_leaves != len(values):
             return tuple(values)
         args, keywords = structure.unflatten(values)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def measure_norms(model: nn.Module, examples: Tensor) -> None:
         0.0
     """
     import torch
-    from torch.nn.modules.batchnorm import _BatchNorm
 
+    batch_norm: Any = torch_private.batch_norm_class()
     model.eval()
-    norms = [part for part in model.modules() if isinstance(part, _BatchNorm)]
+    norms = [part for part in model.modules() if isinstance(part, batch_norm)]
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]

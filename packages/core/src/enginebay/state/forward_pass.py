@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import ModelError
 from enginebay.tensors import output_leaves
 
@@ -35,7 +35,8 @@ def output_tensors(result: object, paths: Collection[str], *, caches: bool = Fal
         for path, leaf in output_leaves(result, caches=caches)
         if isinstance(leaf, torch.Tensor)
     ]
-    if torch._C._get_tracing_state() is not None:  # a tracer turns sizes into scalar tensors
+    # A tracer turns sizes into scalar tensors.
+    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # untyped
         tensors = [(path, leaf) for path, leaf in tensors if path in paths or leaf.dim()]
     if len(tensors) != len(paths):
         raise ModelError(
@@ -75,7 +76,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def run_uncompiled() -> Iterator[None]:
     """Inside the block, functions that ``torch.compile`` wraps run uncompiled."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
+    if not torch_private.is_dynamo_loaded():  # then nothing is compiled
         yield
         return
     import torch

@@ -9,6 +9,8 @@ from operator import is_not
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from enginebay import torch_private
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -122,7 +124,7 @@ def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
     if isinstance(value, dict | list | tuple | set):
         path, _, last = name.rpartition(".")
         # Users see these items as attributes of the module.
-        if isinstance(value, dict) and last in ("_parameters", "_buffers", "_modules"):
+        if isinstance(value, dict) and last in torch_private.state_attributes():
             return HolderSnapshot(path, value, _list_items(value), owner=owner, depth=depth)
         item_format = "{0}" if isinstance(value, set) else "{0}[{1!r}]"
         return HolderSnapshot(name, value, _list_items(value), item_format, owner, depth)

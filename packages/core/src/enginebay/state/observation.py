@@ -18,17 +18,20 @@ from zlib import crc32
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from enginebay import torch_private
 from enginebay.ir import model_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
-    from torch._ops import OpOverload
+
+    from enginebay.torch_private import OpOverload
 
 _T = TypeVar("_T")
+
+_DispatchMode: Any = torch_private.dispatch_mode_class()
 
 #: Operators whose results depend only on the shape of their argument.
 _SHAPE_ONLY = frozenset(
@@ -89,7 +92,7 @@ class Observation:
         return {**self.classes, **self.table_rows}
 
 
-class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run time
     """Observes the operators of a forward, and tracks the tensors that depend on its inputs.
 
     The class is a dispatch mode, since some of torch's modules run other code under a function
@@ -100,7 +103,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch's is untyped
+        super().__init__()
         self.observation = Observation()
         # While a weak reference exists, the address of a freed storage is not reused.
         self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
@@ -232,7 +235,7 @@ def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
 @cache
 def _schema(func: Any) -> tuple[str, tuple[int, ...]]:
     """Return an operator's name, and the positions of the arguments that it writes to."""
-    schema = getattr(func, "_schema", None)
+    schema = torch_private.schema_of(func)
     if schema is None:  # a higher-order operator
         return func.name(), ()
     written = (n for n, argument in enumerate(schema.arguments) if argument.is_write)

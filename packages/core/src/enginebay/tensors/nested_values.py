@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from enginebay import torch_private
 from enginebay.tensors.caches import cache_items, is_cache, rebuild_cache
 
 
@@ -101,11 +102,8 @@ def _number_children(values: Sequence[object]) -> list[tuple[str, object]]:
 
 
 def _list_pytree_children(value: object) -> list[tuple[str, object]] | None:
-    from torch.utils import _pytree as pytree
-
-    if type(value) not in pytree.SUPPORTED_NODES:
-        return None
-    return _number_children(pytree.tree_leaves(value, is_leaf=lambda part: part is not value))
+    flat = torch_private.flatten_node(value)
+    return None if flat is None else _number_children(flat[0])
 
 
 def _rebuild_container(value: Any, parts: list[object]) -> object:
@@ -120,10 +118,9 @@ def _rebuild_container(value: Any, parts: list[object]) -> object:
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         return _rebuild_dataclass(value, zip(names, parts, strict=True))
-    from torch.utils import _pytree as pytree
-
-    structure = pytree.tree_structure(value, is_leaf=lambda part: part is not value)
-    return pytree.tree_unflatten(parts, structure)
+    flat = torch_private.flatten_node(value)
+    assert flat is not None  # as it was when the parts were listed
+    return torch_private.unflatten_tree(parts, flat[1])
 
 
 def _rebuild_mapping(mapping: Any, items: Iterator[tuple[object, object]]) -> object:

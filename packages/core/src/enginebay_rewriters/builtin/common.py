@@ -51,4 +51,4 @@ def is_tracing() -> bool:
     """Return True during ``torch.jit.trace``, which the TorchScript exporter also uses."""
     import torch
 
-    return torch._C._get_tracing_state() is not None
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]  # untyped

@@ -115,8 +115,9 @@ def copy(
     ctx: Context, g: OnnxGraph, self: torch.Value, src: torch.Value, non_blocking: object = None
 ) -> torch.Value:
     """Cast ``src`` to the dtype of ``self``, and expand it to the shape of ``self``."""
-    from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
+    from torch.onnx import JitScalarType  # type: ignore[attr-defined]  # not in its __all__
 
+    name = self.type().scalarType()
     # Not CastLike, which needs no dtype but requires opset 15.
-    dtype: Any = JitScalarType._from_name(self.type().scalarType()).onnx_type()
+    dtype: Any = next(each for each in JitScalarType if each.scalar_name() == name).onnx_type()
     return g.op("Expand", g.op("Cast", src, to_i=int(dtype)), g.op("Shape", self))

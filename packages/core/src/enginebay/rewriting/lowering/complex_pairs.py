@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.lowering.folding import replace_node
 
 if TYPE_CHECKING:
-    from torch._ops import OpOverload
     from torch.export import ExportedProgram
     from torch.fx import Node
     from torch.fx.node import Argument
+
+    from enginebay.torch_private import OpOverload
 
 
 def replace_complex_views(program: ExportedProgram) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torch import Tensor
-    from torch._ops import OperatorBase
     from torch.export import ExportedProgram
 
     from enginebay.rewriting.lowering.graph_values import GraphValues
+    from enginebay.torch_private import OperatorBase
 
     Tensors = Mapping[str, Tensor]
 
@@ -34,10 +35,6 @@ def decompose(
     Raises:
         ExportError: A constant of the program has no data.
     """
-    # Loaded, so that the functions to replace are found by name.
-    import torch._export.passes.lift_constants_pass
-    import torch.export._trace  # noqa: F401
-
     from enginebay.rewriting.patches import replace_functions
 
     # torch makes a new constant an input of the program but forgets its value. The original and
@@ -54,7 +51,13 @@ def decompose(
 
     _check_constants(program)
     with ExitStack() as undo:
-        replace_functions(undo, {_LIFT: lift, _MAKE_FAKE: make_fake})
+        replace_functions(
+            undo,
+            {
+                torch_private.name_of_constant_lifter(): lift,
+                torch_private.name_of_weight_faker(): make_fake,
+            },
+        )
         decomposed: ExportedProgram = program.run_decompositions(table)
     return decomposed
 
@@ -65,18 +68,9 @@ def _check_constants(program: ExportedProgram) -> None:
     In strict mode, torch.export turns ``parameter.data`` into such a constant. In its default mode,
     torch.export itself raises an error.
     """
-    from torch._subclasses.fake_tensor import FakeTensor
-
     for name, value in program.constants.items():
-        if isinstance(value, FakeTensor):
+        if torch_private.is_fake(value):
             message = f"torch.export lost the values of the constant '{name}'"
             raise ExportError(
                 message, hint="in forward, use the parameter itself instead of its .data"
             )
-
-
-#: torch's function that turns constants into inputs; private, as of torch 2.13.
-_LIFT = "torch._export.passes.lift_constants_pass._materialize_and_lift_constants"
-
-#: torch's function that makes fake tensors of weights and constants; private too.
-_MAKE_FAKE = "torch.export._trace._fakify_params_buffers"

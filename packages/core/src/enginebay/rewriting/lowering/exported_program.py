@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -21,7 +23,6 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
             parameters and buffers.
         inputs: Example inputs of the graph.
     """
-    from torch._export.verifier import TrainingIRVerifier  # private, as of torch 2.13
     from torch.export import ExportedProgram
 
     constants = _lift_attributes(module)
@@ -34,18 +35,18 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
         range_constraints={},  # all sizes are fixed
         module_call_graph=[_build_call_entry(signature, inputs)],
         example_inputs=(tuple(inputs), {}),
-        verifiers=[TrainingIRVerifier],  # accepts a program that still writes to tensors
+        verifiers=[torch_private.program_verifier()],  # it accepts writes to tensors
     )
 
 
 def _lift_attributes(module: GraphModule) -> dict[str, Tensor]:
     """Turn tensor attributes of a graph into its first inputs; return the tensors by name."""
-    from torch._guards import detect_fake_mode
     from torch.nn import Parameter
 
     graph = module.graph
     first = next(iter(graph.nodes))
-    mode: Any = detect_fake_mode([each.meta["val"] for each in graph.find_nodes(op="placeholder")])
+    inputs = [each.meta["val"] for each in graph.find_nodes(op="placeholder")]
+    mode = torch_private.find_fake_mode(inputs)
     uses: dict[str, list[Node]] = {}
     for node in graph.find_nodes(op="get_attr"):
         uses.setdefault(str(node.target), []).append(node)
@@ -105,15 +106,14 @@ def _build_signature(module: GraphModule, constants: dict[str, Tensor]) -> Expor
 
 def _build_call_entry(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> ModuleCallEntry:
     from torch.export import ModuleCallEntry, ModuleCallSignature
-    from torch.utils._pytree import tree_structure
 
     return ModuleCallEntry(
         "",
         ModuleCallSignature(
             inputs=[],
             outputs=[],
-            in_spec=tree_structure((tuple(inputs), {})),
-            out_spec=tree_structure((0,) * len(signature.output_specs)),
+            in_spec=torch_private.flatten_tree((tuple(inputs), {}))[1],
+            out_spec=torch_private.flatten_tree((0,) * len(signature.output_specs))[1],
             forward_arg_names=[str(name) for name in signature.user_inputs],
         ),
     )

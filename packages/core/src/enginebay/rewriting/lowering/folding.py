@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.rewriting.lowering.graph_values import GraphValues
 from enginebay.rewriting.lowering.operators import are_complex, is_listed
 
@@ -58,7 +59,7 @@ def fold_lacking(program: ExportedProgram, known: Known) -> None:
     constants = GraphValues.from_program(program)
     constant_nodes: dict[Node, Tensor] = {}
     for node in program.graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or known(
+        if not torch_private.is_operator(node.target) or known(
             node.target, are_complex([each.meta.get("val") for each in node.all_input_nodes], None)
         ):
             continue
@@ -104,9 +105,7 @@ def replace_node(program: ExportedProgram, node: Node, other: Node) -> None:
 
 
 def _has_operator(node: Node, operators: Collection[str]) -> bool:
-    import torch
-
-    return isinstance(node.target, torch._ops.OpOverload) and is_listed(node.target, operators)
+    return torch_private.is_operator(node.target) and is_listed(node.target, operators)
 
 
 def _add_constant(program: ExportedProgram, index: int, name: str, value: Tensor) -> None:

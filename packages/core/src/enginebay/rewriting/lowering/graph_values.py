@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -62,12 +64,11 @@ class GraphValues:
     def value_of(self, x: torch.Tensor) -> NumpyArray | None:
         """Return the values of a constant as an array; None for other tensors."""
         import torch
-        from torch.utils._python_dispatch import _disable_current_modes
 
         value = self._find_value(x)
         if value is None:
             return None
-        with _disable_current_modes(), torch.no_grad():
+        with torch_private.without_modes(), torch.no_grad():
             value = value.float() if value.dtype is torch.bfloat16 else value  # not in NumPy
             # A copy: numpy() returns a view of the model's own weight.
             array: NumpyArray = value.detach().cpu().numpy().copy()
@@ -80,10 +81,8 @@ class GraphValues:
         operator is random.
         """
         import torch
-        from torch.utils._python_dispatch import _disable_current_modes
-        from torch.utils._pytree import tree_leaves, tree_map
 
-        leaves = tree_leaves((args, kwargs))
+        leaves = torch_private.tree_leaves((args, kwargs))
         tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         is_dynamic = any(isinstance(each, torch.SymInt | torch.SymFloat) for each in leaves)
         if is_dynamic or _is_random(operator) or not tensors:
@@ -94,14 +93,13 @@ class GraphValues:
         def replace_by_value(leaf: object) -> object:
             return self._find_value(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-        args, kwargs = tree_map(replace_by_value, (args, kwargs))
-        with _disable_current_modes(), torch.no_grad():
+        args, kwargs = torch_private.tree_map(replace_by_value, (args, kwargs))
+        with torch_private.without_modes(), torch.no_grad():
             return operator(*args, **kwargs)
 
     def _find_value(self, x: torch.Tensor) -> torch.Tensor | None:
         import torch
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
-        from torch.utils._python_dispatch import _disable_current_modes
 
         node, mode = find_node(x), get_proxy_mode()
         if node is None or mode is None:
@@ -112,7 +110,7 @@ class GraphValues:
             for name in self._fake_tensors.keys() & self._named.keys():
                 if (known := find_node(self._fake_tensors[name])) is not None:
                     self._inputs[known] = self._named[name]
-        with _disable_current_modes():
+        with torch_private.without_modes():
             value: torch.Tensor | None = self.value_at(node)
         return value
 
@@ -157,7 +155,7 @@ def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
     """Yield the names of the buffers that a graph writes to, whose values may therefore change."""
     buffers = program.graph_signature.inputs_to_buffers
     for node in program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
+        schema = torch_private.schema_of(node.target)
         if schema is None or not schema.is_mutable:
             continue
         for target, argument in zip(node.args, schema.arguments, strict=False):
@@ -177,29 +175,16 @@ def find_node(x: torch.Tensor) -> Node | None:
     mode = get_proxy_mode()
     if mode is None:
         return None
-    slot = get_proxy_slot(unwrap_functional(x), mode.tracer, None)
+    slot = get_proxy_slot(torch_private.unwrap_functional(x), mode.tracer, None)
     return None if slot is None else slot.proxy.node
 
 
 def constant(values: object, device: torch.device) -> torch.Tensor:
     """Add numbers, an array or a tensor as a constant to the recorded graph; return its tensor."""
     import torch
-    from torch.utils._python_dispatch import _disable_current_modes
 
     # torch.tensor() would be recorded as a write to an empty tensor, which graphs cannot hold.
-    with _disable_current_modes():
+    with torch_private.without_modes():
         tensor = torch.as_tensor(values, device=device)
     lifted: torch.Tensor = torch.ops.aten.lift_fresh_copy.default(tensor)
     return lifted
-
-
-def unwrap_functional(value: object) -> Any:
-    """Return the tensor inside a ``FunctionalTensor``; return any other value as it is."""
-    import torch
-    from torch._subclasses.functional_tensor import FunctionalTensor
-
-    if not isinstance(value, FunctionalTensor):
-        return value
-    sync: Any = torch._sync  # type: ignore[attr-defined]  # private, as of torch 2.13
-    sync(value)
-    return torch._from_functional_tensor(value.elem)

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import EnginebayError, RewriterError, reason
 from enginebay.rewriting.lowering.context import LoweringContext, NoConstantError
-from enginebay.rewriting.lowering.graph_values import constant, unwrap_functional
+from enginebay.rewriting.lowering.graph_values import constant
 from enginebay.rewriting.lowering.operators import are_complex
 from enginebay.time_limits import check_time_limit
 
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
-    from torch._ops import OpOverload
     from torch.fx import Node
 
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.lowering.graph_values import GraphValues
     from enginebay.rewriting.lowering.operators import Args, Kwargs
+    from enginebay.torch_private import OpOverload
 
 #: The maximum depth of recursion: ``cat`` of three tensors may be ``cat`` of two, twice.
 _MAX_DEPTH = 16
@@ -110,30 +111,33 @@ class LoweredOperator:
         operator's result is complex or larger than its arguments.
         """
         import torch
-        from torch.utils._pytree import tree_leaves, tree_map
 
         if "lacking" not in self.active.rewriter.needs:
             return None
         result = self._values.compute(self.overload, args, kwargs)
         result_size, argument_size = (
-            sum(each.numel() for each in tree_leaves(values) if isinstance(each, torch.Tensor))
+            sum(
+                each.numel()
+                for each in torch_private.tree_leaves(values)
+                if isinstance(each, torch.Tensor)
+            )
             for values in (result, (args, kwargs))
         )
         # A larger result would only enlarge the file, and a complex one is what the engine lacks.
         if result is None or result_size > argument_size or are_complex(result, None):
             return None
         self.active.count += self._depth == 0
-        return tree_map(lambda each: constant(each, each.device), result)
+        return torch_private.tree_map(lambda each: constant(each, each.device), result)
 
     def _call_lowering(self, args: Args, kwargs: Kwargs) -> object:
-        from torch._subclasses.fake_tensor import DataDependentOutputException
         from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+        unreadable = (torch_private.data_dependence_error(), GuardOnDataDependentSymNode)
         try:
             return self.active.rewriter.replacement(self._context, *args, **kwargs)
         except EnginebayError:
             raise
-        except (DataDependentOutputException, GuardOnDataDependentSymNode, NoConstantError) as err:
+        except (*unreadable, NoConstantError) as err:
             raise self._data_dependence_error() from err
         except Exception as err:
             raise self._make_error(f"failed: {reason(err)}") from err
@@ -148,9 +152,8 @@ class LoweredOperator:
     def _expected_result(self, args: Args, kwargs: Kwargs) -> object:
         """Return what ``ctx.origin_op`` would return, as fake tensors: only dtypes and shapes."""
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
-        from torch.utils._pytree import tree_map
 
-        args, kwargs = tree_map(unwrap_functional, (args, kwargs))
+        args, kwargs = torch_private.tree_map(torch_private.unwrap_functional, (args, kwargs))
         with disable_proxy_modes_tracing():
             return self._origin_op(*args, **kwargs)
 
@@ -200,9 +203,8 @@ def _keep_operator(*_: object, **__: object) -> object:
 
 def _has_fixed_sizes(args: Args, kwargs: Kwargs) -> bool:
     import torch
-    from torch.utils._pytree import tree_leaves
 
-    leaves = tree_leaves((args, kwargs))
+    leaves = torch_private.tree_leaves((args, kwargs))
     sizes = [n for each in leaves if isinstance(each, torch.Tensor) for n in each.shape]
     return not any(isinstance(each, torch.SymInt) for each in [*leaves, *sizes])
 
@@ -212,13 +214,7 @@ def _count_writes(args: Args, kwargs: Kwargs) -> list[int]:
 
     The recorded graph does not show writes.
     """
-    import torch
-    from torch._subclasses.functional_tensor import FunctionalTensor
-    from torch.utils._pytree import tree_leaves
-
-    count: Any = torch._functionalize_mutation_counter  # private, as of torch 2.13
-    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, FunctionalTensor)]
-    return [count(each.elem) for each in tensors]
+    return [torch_private.count_writes(each) for each in torch_private.tree_leaves((args, kwargs))]
 
 
 def _is_read(node: Node) -> bool:
@@ -226,7 +222,7 @@ def _is_read(node: Node) -> bool:
 
 
 def _is_write(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
+    schema = torch_private.schema_of(node.target)
     return schema is not None and schema.is_mutable
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from enginebay import torch_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch._ops import OpOverload
-
     from enginebay.rewriting.lowering.operators import Args, Kwargs
+    from enginebay.torch_private import OpOverload
 
     Function = Callable[..., object]
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
     """Return an operator's name as :func:`observe_operators` returns it, such as ``mul``."""
-    return _format_name(overload._schema.name.partition("::")[2], is_complex=is_complex)
+    return _format_name(
+        torch_private.schema_of(overload).name.partition("::")[2], is_complex=is_complex
+    )
 
 
 def _format_name(name: str, *, is_complex: bool) -> str:
@@ -32,7 +35,6 @@ def observe_operators(run: Callable[[], object]) -> set[str]:
         run: A function that runs the model.
     """
     from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     from enginebay.rewriting.lowering.operators import are_complex
 
@@ -53,13 +55,15 @@ def observe_operators(run: Callable[[], object]) -> set[str]:
             add_name(getattr(func, "__name__", ""), args, kwargs)
             return func(*args, **(kwargs or {}))
 
-    class OperatorObserver(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    dispatch_mode: Any = torch_private.dispatch_mode_class()
+
+    class OperatorObserver(dispatch_mode):  # type: ignore[misc]  # its base is found at run time
         def __torch_dispatch__(
             self, func: OpOverload, _: object, args: Args = (), kwargs: Kwargs | None = None
         ) -> object:
-            add_name(func._schema.name.partition("::")[2], args, kwargs)
+            add_name(torch_private.schema_of(func).name.partition("::")[2], args, kwargs)
             return func(*args, **(kwargs or {}))
 
-    with OperatorObserver(), FunctionObserver():  # type: ignore[no-untyped-call]  # as above
+    with OperatorObserver(), FunctionObserver():
         run()
     return names

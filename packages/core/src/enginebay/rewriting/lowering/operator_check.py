@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import LackingOperatorsError
 from enginebay.rewriting.lowering.operators import (
     are_complex,
@@ -37,13 +38,11 @@ def check_operators(program: ExportedProgram, operators: Collection[str]) -> Non
         LackingOperatorsError: The engine does not support some operators; the message lists all of
             them with the modules and lines of the model that call them.
     """
-    import torch
-
     lacking: dict[str, list[Node]] = {}
     real_only = not has_complex(operators)
     for node in program.graph.nodes:
         target = node.target
-        if not isinstance(target, torch._ops.OpOverload):
+        if not torch_private.is_operator(target):
             continue
         name = operator_name(target)
         if real_only and _is_complex(node) and name not in _COMPLEX_VIEWS:

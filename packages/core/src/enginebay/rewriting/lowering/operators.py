@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import nearest
 from enginebay.rewriting.dotted_names import NameNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from torch._ops import OpOverload
+    from enginebay.torch_private import OpOverload
 
     #: Returns True if an exporter translates an operator, for complex numbers if the flag is True.
     Known = Callable[[OpOverload, bool], bool]
@@ -41,12 +42,12 @@ def find_overloads(name: str) -> list[OpOverload]:
         raise _not_found_error(overload[0], packet.overloads(), reason)
     overloads = [getattr(packet, each) for each in overload or packet.overloads()]
     # A captured graph has no operators that write to their arguments.
-    return [each for each in overloads if not each._schema.is_mutable]
+    return [each for each in overloads if not torch_private.schema_of(each).is_mutable]
 
 
 def operator_name(overload: OpOverload) -> str:
     """Return an operator's name without the overload, such as ``aten.max``."""
-    name: str = overload._schema.name
+    name: str = torch_private.schema_of(overload).name
     return name.replace("::", ".")
 
 
@@ -60,8 +61,7 @@ def is_listed(overload: OpOverload, operators: Collection[str]) -> bool:
         >>> is_listed(torch.ops.aten.max.dim, {"aten.max.other"})
         False
     """
-    name = operator_name(overload)
-    return name in operators or f"{name}.{overload._schema.overload_name or 'default'}" in operators
+    return operator_name(overload) in operators or str(overload) in operators
 
 
 def has_complex(operators: Collection[str]) -> bool:
@@ -72,9 +72,8 @@ def has_complex(operators: Collection[str]) -> bool:
 def are_complex(args: object, kwargs: object) -> bool:
     """Return True if an argument of a call is a complex tensor, number or dtype."""
     import torch
-    from torch.utils._pytree import tree_leaves
 
-    for each in tree_leaves((args, kwargs)):
+    for each in torch_private.tree_leaves((args, kwargs)):
         dtype = getattr(each, "dtype", each)
         if isinstance(each, complex) or (isinstance(dtype, torch.dtype) and dtype.is_complex):
             return True
@@ -99,21 +98,23 @@ def is_always_decomposed(overload: OpOverload) -> bool:
     """
     import torch
 
-    schema, composite = overload._schema, "CompositeImplicitAutograd"
-    name = f"{schema.name}.{schema.overload_name}".rstrip(".")
-    if torch._C._dispatch_has_kernel_for_dispatch_key(name, composite):
-        aliases = any(each.alias_info is not None for each in schema.arguments)
+    if is_composite(overload):
+        arguments = torch_private.schema_of(overload).arguments
+        aliases = any(each.alias_info is not None for each in arguments)
         return aliases or torch.Tag.maybe_aliasing_or_mutating in overload.tags
-    key = torch._C.DispatchKey  # private, as of torch 2.13
-    kernels = overload.py_kernels
-    return key.Autograd in kernels and key.CompositeImplicitAutograd not in kernels
+    return torch.DispatchKey.Autograd in overload.py_kernels
+
+
+def is_composite(overload: OpOverload) -> bool:
+    """Return True if an operator is defined by other operators, so that torch can decompose it."""
+    import torch
+
+    return overload.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd)
 
 
 def _operators_by_namespace() -> dict[str, list[str]]:
-    import torch
-
     by_namespace: dict[str, list[str]] = {}
-    for each in torch._C._dispatch_get_all_op_names():
+    for each in torch_private.all_operator_names():
         namespace, _, name = each.partition("::")
         by_namespace.setdefault(namespace, []).append(name.partition(".")[0])
     return by_namespace

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.rewriting.lowering.complex_pairs import replace_complex_views
 from enginebay.rewriting.lowering.decomposition import decompose
 from enginebay.rewriting.lowering.exported_program import build_program
@@ -12,7 +13,7 @@ from enginebay.rewriting.lowering.folding import fold_constants, fold_lacking
 from enginebay.rewriting.lowering.graph_values import GraphValues
 from enginebay.rewriting.lowering.lowered_operator import strip_graph_reports
 from enginebay.rewriting.lowering.operator_check import check_operators
-from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_listed
+from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_composite, is_listed
 from enginebay.rewriting.lowering.torchscript_capture import script_graph
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
     import torch
     from torch import Tensor, nn
-    from torch._ops import OpOverload
     from torch.export import ExportedProgram
 
     from enginebay.rewriting.lowering.operators import Known
     from enginebay.rewriting.lowering.rewriters import LoweringRewriters
+    from enginebay.torch_private import OpOverload
 
 
 def capture(module: nn.Module, inputs: Sequence[Tensor]) -> ExportedProgram:
@@ -95,17 +96,11 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
     """Return torch's decompositions of all operators that are not among the engine's.
 
     Args:
-        operators: The operators that the engine supports.
+        operators: The operators that the engine supports; prims are never among them.
     """
     import torch
-    from torch._decomp import decomposition_table
 
-    # Decompositions in torch._refs use prims, which no engine has.
-    table: dict[Any, Any] = {
-        overload: function
-        for overload, function in decomposition_table.items()
-        if not function.__module__.startswith("torch._refs")
-    }
+    table: dict[Any, Any] = dict(torch_private.decompositions_without_prims())
     defaults: Any = torch.export.default_decompositions()
     table.update(defaults.items())
     # The only prim in the other decompositions becomes _to_copy, whose own decomposition would
@@ -115,7 +110,7 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
     return {
         overload: function
         for overload, function in table.items()
-        if isinstance(overload, torch._ops.OpOverload) and not is_listed(overload, operators)
+        if torch_private.is_operator(overload) and not is_listed(overload, operators)
     }
 
 
@@ -129,7 +124,7 @@ def _decompose_composites(
     table: dict[OpOverload, Callable[..., object]] = {}
     for node in program.graph.nodes:
         target = node.target
-        if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
+        if torch_private.is_operator(target) and is_composite(target):
             values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
             if target in defaults and not known(target, are_complex(values, None)):
                 table[target] = defaults[target]

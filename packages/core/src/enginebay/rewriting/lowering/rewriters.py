@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
@@ -15,14 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import ExitStack
 
-    from torch._ops import OpOverload
     from torch.export import ExportedProgram
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     from enginebay.rewriting.lowering.graph_values import GraphValues
     from enginebay.rewriting.lowering.lowered_operator import LoweredOperator
     from enginebay.rewriting.lowering.operators import Known
     from enginebay.rewriting.rewriter import Lost, Rewriter
+    from enginebay.torch_private import ONNXRegistry, OpOverload
 
 
 class _Layers(threading.local):
@@ -165,12 +165,9 @@ class LoweringRewriters:
         undo.callback(lambda: layers.remove(self))
         layers.append(self)
         if self._fields["ir"] == "onnx" and self._fields["exporter"] != "torchscript":
-            # Loaded, so that the function to replace is found by name.
-            import torch.onnx._internal.exporter._fx_passes  # noqa: F401
-
             from enginebay.rewriting.patches import replace_functions
 
-            replace_functions(undo, {_DECOMPOSE: self._decompose})
+            replace_functions(undo, {torch_private.name_of_onnx_decomposer(): self._decompose})
 
     def table(
         self,
@@ -218,23 +215,17 @@ class LoweringRewriters:
     ) -> ExportedProgram:
         """Apply the default exporter's decompositions and the lowerings; return the new program."""
         del original  # it builds its table itself, and accepts no other
-        from torch.onnx._internal.exporter import _decomp
-
         from enginebay.rewriting.lowering.decomposition import decompose
         from enginebay.rewriting.lowering.folding import fold_lacking
         from enginebay.rewriting.lowering.graph_values import GraphValues
         from enginebay.rewriting.lowering.lowered_operator import strip_graph_reports
 
-        translated = set(_decomp.get_onnx_implemented_overloads(registry))
-        complex_translated = {
-            overload
-            for overload, metas in registry.functions.items()
-            if any(meta.is_complex for meta in metas)
-        }
-        table: dict[Any, Any] = _decomp.create_onnx_friendly_decomposition_table(translated)
+        translated = torch_private.translated_overloads(registry)
+        table = torch_private.onnx_decompositions(translated)
 
         def known(overload: OpOverload, is_complex: bool) -> bool:
-            return overload in (complex_translated if is_complex else translated)
+            # The few translations for complex numbers are not used: all of these are lowered.
+            return not is_complex and overload in translated
 
         with strip_graph_reports():
             values = GraphValues.from_program(program)
@@ -333,10 +324,6 @@ def _rank_by_size(
         key: [one, second[key]] if "dims" in one.needs and key in second else [one]
         for key, one in best.items()
     }
-
-
-#: torch's function that decomposes a program for ONNX; private, as of torch 2.13.
-_DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:

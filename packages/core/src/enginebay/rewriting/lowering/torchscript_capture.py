@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import ConversionError
 from enginebay.rewriting.lowering.torchscript_nodes import evaluate_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from torch import Tensor
-    from torch._C import Block, Graph, Node as ScriptNode
+    from torch import Block, Graph, Node as ScriptNode, Tensor
     from torch.fx import GraphModule, Node
     from torch.jit import ScriptModule
 
@@ -38,16 +38,11 @@ def script_graph(module: ScriptModule, inputs: Sequence[Tensor]) -> GraphModule:
     Raises:
         ConversionError: Sizes or branches depend on the inputs' values.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx
 
     def run(*tensors: Tensor) -> tuple[object, ...]:
         return _GraphRun(module).run_graph(tensors)
 
-    # pre_dispatch records operators before torch decomposes them, as torch.export does. The tensors
-    # of the module itself are not fake.
-    return make_fx(run, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(
-        *inputs
-    )
+    return torch_private.record_graph(run, inputs)
 
 
 class _GraphRun:
@@ -94,14 +89,13 @@ class _GraphRun:
 
     def _run_node(self, node: ScriptNode) -> None:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
-        from torch.utils._python_dispatch import _disable_current_modes
 
         names = [value.debugName() for value in node.inputs()]
         outputs = [value.debugName() for value in node.outputs()]
         arguments = [self.values[name] for name in names]
         is_recorded = any(name in self.recorded for name in (*names, *outputs))
         if not is_recorded:
-            with _disable_current_modes():
+            with torch_private.without_modes():
                 results = evaluate_node(node, arguments)
         else:
             mode = get_proxy_mode()
@@ -162,7 +156,7 @@ def _find_memory_owner(node: ScriptNode) -> str | None:
 
     kind = node.kind()
     if kind.startswith("aten::"):
-        schema: Any = torch._C.parse_schema(node.schema())
+        schema: Any = torch.parse_schema(node.schema())
         shares = schema.arguments and schema.arguments[0].alias_info is not None
         # Operators such as unsafe_split share memory, but their schema does not declare it.
         if not shares and "::unsafe_" not in kind:

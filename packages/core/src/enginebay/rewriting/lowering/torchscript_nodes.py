@@ -8,13 +8,13 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
-    from torch._C import Node
+    from torch import Node, Tensor
 
 _NUMBER_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "aten::Int": int,
@@ -55,7 +55,7 @@ def evaluate_node(node: Node, arguments: list[Any]) -> list[object]:
         return [_LIST_OPERATORS[kind](*arguments)]
     if not kind.startswith("aten::"):
         raise ConversionError(f"ATen has no operator for the TorchScript operator {kind}")
-    schema: Any = torch._C.parse_schema(node.schema())
+    schema: Any = torch.parse_schema(node.schema())
     positional, keywords = [], {}
     for declared, value in zip(schema.arguments, arguments, strict=True):
         if declared.kwarg_only:
@@ -78,19 +78,17 @@ def evaluate_node(node: Node, arguments: list[Any]) -> list[object]:
 def _has_data(value: object) -> bool:
     """Return True for a tensor whose values do not depend on the model's inputs."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
 
-    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+    return isinstance(value, torch.Tensor) and not torch_private.is_fake(value)
 
 
 def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
     """Compute ``repeat_interleave`` by an index lookup, so that the result has a fixed size."""
     import torch
-    from torch.utils._python_dispatch import _disable_current_modes
 
     x, dim = (x.flatten(), 0) if dim is None else (x, dim)
     count = x.shape[dim]
-    with _disable_current_modes():
+    with torch_private.without_modes():
         index = torch.repeat_interleave(repeats.expand(count))
     return x.index_select(dim, index)
 
