@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from torch.onnx._internal.exporter._registration import ONNXRegistry as ONNXRegistry
     from torch.onnx._internal.torchscript_exporter.jit_utils import GraphContext as GraphContext
     from torch.overrides import TorchFunctionMode
+
+_T = TypeVar("_T")
 
 # Operators
 
@@ -424,7 +426,7 @@ def batch_norm_class() -> type[nn.Module]:
     return _BatchNorm
 
 
-def unwrap_compiled_module(module: Any) -> Any:
+def unwrap_compiled_module(module: _T) -> _T:
     """Return the module that ``torch.compile`` wraps, or the module itself.
 
     ``_dynamo/eval_frame.py``: there is no public way.
@@ -432,7 +434,7 @@ def unwrap_compiled_module(module: Any) -> Any:
     return getattr(module, "_orig_mod", module)
 
 
-def unwrap_compiled_function(function: Any) -> Any:
+def unwrap_compiled_function(function: _T) -> _T:
     """Return the function that ``torch.compile`` wraps, or the function itself.
 
     ``_dynamo/eval_frame.py``: there is no public way.

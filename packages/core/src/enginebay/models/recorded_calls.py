@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from enginebay import torch_private
 from enginebay.errors import InputError
 from enginebay.models.dynamic import from_profiles
 from enginebay.models.forward_arguments import bind_arguments
 from enginebay.params import inputs_in
-from enginebay.sources import forward_parameters, unwrap_compiled
+from enginebay.sources import forward_parameters
 from enginebay.state import copy_detached, run_uncompiled
 from enginebay.tensors import dtype_name, leaves, to_numpy
 
@@ -158,7 +159,7 @@ class RecordedCalls:
         Raises:
             InputError: The calls were recorded on a different model, or cannot be used.
         """
-        if unwrap_compiled(self._model) is not model:
+        if torch_private.unwrap_compiled_module(self._model) is not model:
             raise InputError(
                 f"the calls were recorded on a different model, of type "
                 f"{type(self._model).__name__}",
@@ -246,7 +247,7 @@ class RecordedCalls:
         is_over = not self._is_open or self._difference
         if is_over or is_traced or torch.compiler.is_compiling():
             return
-        model = unwrap_compiled(self._model)
+        model = torch_private.unwrap_compiled_module(self._model)
         with suppress(InputError):  # it has no tensor, or the forward is about to reject it
             # Sorted, since an application may pass keywords in any order.
             call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))

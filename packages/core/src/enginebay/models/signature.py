@@ -15,7 +15,7 @@ from enginebay.errors import InputError, ModelError, first_line
 from enginebay.ir import format_raising_line
 from enginebay.models.forward_arguments import Call, bind_arguments, find_misspelled_input
 from enginebay.models.input_names import choose_unused_name, rename_tensors
-from enginebay.sources import forward_parameters, unwrap_compiled
+from enginebay.sources import forward_parameters
 from enginebay.state import copy_detached, evaluation, output_tensors
 from enginebay.tensors import TensorSpec, is_cache, specs
 
@@ -79,7 +79,9 @@ class Signature:
                 f"wrong inputs: expected {', '.join(names)}, found {', '.join(inputs)}"
             )
         ordered = {name: inputs[name] for name in names}
-        result, _ = _forward(unwrap_compiled(model), self.call, ordered, observer)
+        result, _ = _forward(
+            torch_private.unwrap_compiled_module(model), self.call, ordered, observer
+        )
         tensors = output_tensors(result, self.output_paths, caches=self.call.caches)
         named = zip(self.outputs, tensors, strict=True)
         return {spec.name: copy_detached(tensor) for spec, tensor in named}
@@ -94,7 +96,7 @@ class Signature:
         """
         import torch
 
-        module = unwrap_compiled(model)
+        module = torch_private.unwrap_compiled_module(model)
 
         def run(inputs: Sequence[Tensor]) -> list[Tensor]:
             tensors = list(inputs)
@@ -135,12 +137,14 @@ def read_signature(
     """
     from enginebay.state import Observer
 
-    call, inputs = bind_arguments(unwrap_compiled(model), args)
+    call, inputs = bind_arguments(torch_private.unwrap_compiled_module(model), args)
     copies = {name: copy_detached(tensor) for name, tensor in inputs.items()}
     inputs = rename_tensors("input", copies, input_names)
     observer = Observer()
     try:
-        result, mutated = _forward(unwrap_compiled(model), call, inputs, observer)
+        result, mutated = _forward(
+            torch_private.unwrap_compiled_module(model), call, inputs, observer
+        )
     except ModelError as err:
         # Checked only now: a model may take a dict whose key resembles the parameter's name.
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):

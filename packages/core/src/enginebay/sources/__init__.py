@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from enginebay.sources.call_parameters import (
         forward_parameters as forward_parameters,
         required_parameters as required_parameters,
-        unwrap_compiled as unwrap_compiled,
     )
     from enginebay.sources.function_models import FunctionModel as FunctionModel
     from enginebay.sources.named_weights import name_weights as name_weights
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "sources.call_parameters": "forward_parameters required_parameters unwrap_compiled",
+        "sources.call_parameters": "forward_parameters required_parameters",
         "sources.function_models": "FunctionModel",
         "sources.named_weights": "name_weights",
         "sources.plugin_sources": "find_model",

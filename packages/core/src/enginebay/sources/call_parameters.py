@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
     from torch import nn
-
-_ModelT = TypeVar("_ModelT")
 
 
 def forward_parameters(model: nn.Module) -> inspect.Signature:
@@ -43,8 +41,3 @@ def _script_parameter(argument: torch.Argument) -> inspect.Parameter:
     default = argument.default_value if argument.has_default_value() else empty
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(argument.name, kind, default=default)
-
-
-def unwrap_compiled(model: _ModelT) -> _ModelT:
-    """Return the module that ``torch.compile`` wraps, or the model itself if it is not wrapped."""
-    return getattr(model, "_orig_mod", model)

@@ -22,7 +22,6 @@ from enginebay.named_objects import named_object, public_names, unify_errors
 from enginebay.sources.call_parameters import (
     forward_parameters,
     required_parameters,
-    unwrap_compiled,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +69,11 @@ class ModelSource:
     @cached_property
     def module(self) -> Any:
         """The model as an ``nn.Module``, taken out of an exported program or a compiled module."""
-        return self.model.module() if self.program is not None else unwrap_compiled(self.model)
+        return (
+            self.model.module()
+            if self.program is not None
+            else torch_private.unwrap_compiled_module(self.model)
+        )
 
     @property
     def program(self) -> torch.export.ExportedProgram | None:
