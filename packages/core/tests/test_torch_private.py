@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch import nn
 
-import enginebay as eb
+import enginebay
+import enginebay_rewriters
 from enginebay import torch_private
 from enginebay.ir import quiet
 from enginebay.rewriting.dotted_names import find_name
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 aten: Any = torch.ops.aten
 jit: Any = torch.jit
-SOURCE = Path(eb.__file__).parent
+SOURCES = [Path(package.__file__).parent for package in (enginebay, enginebay_rewriters)]
 FUNCTIONS = [
     name
     for name, value in vars(torch_private).items()
@@ -559,18 +560,16 @@ def example_no_graph_dump() -> None:
 PRIVATE_NAME = re.compile(r"torch(?!\.ops\.)(\.\w+)*\._[a-zA-Z]\w*(\.\w+)*")
 #: Attributes of Python's own classes, or of ours, that one of torch's classes has as well.
 NOT_TORCH = {"_asdict", "_fields", "_make", "_replace"}
-#: Core's own rewriters, which are a plugin by themselves: they have no way to this file.
-APART = ("rewriting/builtin/", "rewriting/portable/")
 
 
 def test_no_other_file_names_a_private_name_of_torch() -> None:
-    files = {path.relative_to(SOURCE).as_posix(): path for path in SOURCE.rglob("*.py")}
+    files = [path for source in SOURCES for path in source.rglob("*.py")]
     assert len(files) > 200
     found = [
-        f"{name}:{use}"
-        for name, path in files.items()
-        if name != "torch_private.py" and not name.startswith(APART)
-        for use in find_private_names(path.read_text())
+        f"{path}:{use}"
+        for path in files
+        if path.name != "torch_private.py"
+        for use in sorted(find_private_names(path.read_text()))
     ]
     assert not found, "\n".join(("give them functions in torch_private.py:", *found))
 
@@ -589,8 +588,10 @@ def test_no_other_file_names_a_private_name_of_torch() -> None:
         ('getattr(node.target, "_schema", None)', ["1: _schema"]),
         ("node.target._schema.name", ["1: _schema"]),
         ("vars(module)['_modules']", ["1: _modules"]),
+        ("tensor._version", ["1: _version"]),
         ("import torch\ntorch.ops.aten._softmax.default", []),
         ('"""It calls torch._dynamo."""', []),
+        ('@rewriters.function("torch._grouped_mm")\ndef f(): ...', []),
         ("self._schema = self._modules", []),
         ("self._schema: int = 1\nother._schema", []),
         ("from enginebay._x import y\ny._z", []),
@@ -605,12 +606,21 @@ def find_private_names(code: str) -> set[str]:
     tree = ast.parse(code)
     names = dict(find_torch_imports(tree))  # name in the file → the dotted name that it stands for
     attributes = private_attributes() - set(find_own_attributes(tree))
+    rewritten = set(find_rewritten_names(tree))
     return {
         f"{node.lineno}: {name}"  # type: ignore[attr-defined]  # statements and expressions
         for node in ast.walk(tree)
         for name in names_in(node, names)
-        if PRIVATE_NAME.fullmatch(name) or name in attributes
+        if node not in rewritten and (PRIVATE_NAME.fullmatch(name) or name in attributes)
     }
+
+
+def find_rewritten_names(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the names in declarations of rewriters: functions and operators that models call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                yield from decorator.args if isinstance(decorator, ast.Call) else ()
 
 
 def find_torch_imports(tree: ast.AST) -> Iterator[tuple[str, str]]:

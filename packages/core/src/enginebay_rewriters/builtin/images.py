@@ -58,11 +58,9 @@ def pad(
     ctx: Context, g: OnnxGraph, input: Any, padding: Value, mode: Value, value: Value
 ) -> object:
     """Add the nodes of ``aten::pad``; for the circular mode, add a missing batch dimension."""
-    from torch.onnx import symbolic_helper
-
-    sizes = symbolic_helper._maybe_get_const(padding, "is")
-    circular = symbolic_helper._maybe_get_const(mode, "s") == "circular"
-    if circular and isinstance(sizes, list) and input.type().dim() == len(sizes) // 2 + 1:
+    sizes = _read_constant(padding)
+    circular = _read_constant(mode) == "circular"
+    if circular and sizes is not None and input.type().dim() == len(sizes) // 2 + 1:
         return _remove_batch(g, ctx.origin_func(g, _add_batch(g, input), padding, mode, value))
     return ctx.origin_func(g, input, padding, mode, value)
 
@@ -98,6 +96,14 @@ def col2im(
         strides_i=stride,
     )
     return _remove_batch(g, image) if unbatched else image
+
+
+def _read_constant(value: Value) -> Any:
+    """Return the text or the tensor of a constant in the graph; None for any other value."""
+    node: Any = value.node()
+    if node.kind() != "onnx::Constant":
+        return None
+    return node.s("value") if node.kindOf("value") == "s" else node.t("value")
 
 
 def _add_batch(g: OnnxGraph, value: Value) -> Value:
