@@ -341,6 +341,15 @@ def test_the_reference_has_every_public_name() -> None:
     assert names - on_the_page_of_the_hooks - in_words <= shown_on("reference/python.md")
 
 
+@pytest.mark.parametrize("page", ["reference/python.md", "reference/hooks.md"])
+def test_the_reference_has_each_name_once_and_where_it_is_now(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)
+    assert sorted(shown) == sorted(set(shown))
+    for name in shown:
+        resolve_name(name)  # of a former name it warns, which is an error
+
+
 #: Suffixes of the classes that hooks take and return.
 ENDINGS = ("Info", "Request", "Data", "Result", "Aligned", "Layer", "BuiltFor", "Task")
 
