@@ -96,6 +96,23 @@ def test_check_for_custom_operators_fails_without_support(loopback: str) -> None
     assert not backend.is_available(with_custom_ops=True)
 
 
+def test_backend_that_lowers_every_model_is_available() -> None:
+    source = (
+        "from enginebay_testing import loopback\n"
+        "from enginebay_testing.loopback import *\n\n\n"
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    import torch\n\n"
+        "    example = torch.ones(request.ir.inputs[0].dims)\n"
+        "    graph = request.lower(torch.nn.ReLU(), (example,), frozenset({'aten.relu'}))\n"
+        "    assert 'aten.relu' in str(graph.graph)\n"
+        "    return loopback.to_backend(request)\n"
+    )
+    with temporary_backend("loopback", source):
+        report = eb.get_backend("loopback").check_env()
+    assert report.ok, report.checks
+
+
 def test_smoke_test_with_wrong_numbers_fails() -> None:
     with variant("LoopbackParams.__struct_defaults__\n") as _:
         report = eb.get_backend("odd").check_env(eb.get_backend("odd").Params(gain=1.5))

@@ -17,6 +17,11 @@ from enginebay.environment import (
 from enginebay.errors import EnginebayError, PluginError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor, nn
+    from torch.export import ExportedProgram
+
     from enginebay.backend.backend import Backend
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
@@ -81,7 +86,9 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
     try:
         ir = _copy_tiny_ir(backend, folder)
-        files = backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder))
+        files = backend.convert(
+            ConvertRequest(ir=ir, params=params, work_dir=folder, lower=_capture)
+        )
         request = WrapperRequest(
             directory=folder,
             files=files,
@@ -110,6 +117,17 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
         return failed(Tier.SMOKE, what, found=f"wrong by {error:.2g}", wanted="relu(2 x)")
     engine = f"{receipt.engine} on {receipt.provider or receipt.device}"
     return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
+
+
+def _capture(
+    module: nn.Module,
+    inputs: Sequence[Tensor],
+    operators: frozenset[str],  # noqa: ARG001  # as a Lower
+) -> ExportedProgram:
+    """``ConvertRequest.lower`` for the tiny model, whose operators every engine has."""
+    from enginebay.rewriting import capture
+
+    return capture(module, inputs)
 
 
 def _copy_tiny_ir(backend: Backend, folder: Path) -> IRModel:

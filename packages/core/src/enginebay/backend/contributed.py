@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.hooks import RewritersRequest
+from enginebay.hooks import Rewriters, RewritersRequest
 from enginebay.plugins import load_plugins, wrong_result
 
 if TYPE_CHECKING:
@@ -31,12 +31,10 @@ def plugin_rewriters(ir: IRKind, *, builtin: bool = True) -> list[RewriterSet]:
 
 def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
     """Return the set of rewriters of each plugin, with the name of the plugin's distribution."""
-    from enginebay.rewriting import RewriterSet
-
     if request.builtin:
         team.check_core_plugins()
     results = team.call_all("rewriters", request=request)
     for status, rewriters in results:
-        if not isinstance(rewriters, RewriterSet):
+        if not isinstance(rewriters, Rewriters):
             raise wrong_result("rewriters", status, rewriters, "a RewriterSet")
     return [rewriters.from_distribution(status.distribution) for status, rewriters in results]

@@ -240,9 +240,18 @@ def _add_versions(report: Report, kit: Kit | None) -> Report:
 
 
 def _every_backends_plugins() -> tuple[str, ...]:
-    """Return the installed plugins that apply to every backend, with their distributions."""
+    """Return the installed plugins that apply to every backend, with their distributions.
+
+    Those of Enginebay itself are left out: they are installed wherever the kit is.
+    """
     installed = entry_points(group="enginebay.plugins")
-    return tuple(sorted(f"{p.name} of {p.dist.name} {p.dist.version}" for p in installed if p.dist))
+    return tuple(
+        sorted(
+            f"{plugin.name} of {plugin.dist.name} {plugin.dist.version}"
+            for plugin in installed
+            if plugin.dist and plugin.dist.name != "enginebay"
+        )
+    )
 
 
 def _outcome_of(report: pytest.TestReport) -> Outcome:
