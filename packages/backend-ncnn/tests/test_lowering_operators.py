@@ -14,7 +14,7 @@ from enginebay.errors import ConversionError
 from enginebay_ncnn.dialect.layout import MAX_RANK
 from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.program import DialectModule
-from enginebay_ncnn.torchscript import silence_warnings
+from enginebay_ncnn.torchscript_files import silence_warnings
 
 aten = torch.ops.aten
 

@@ -17,7 +17,7 @@ from enginebay_ncnn.dialect.layout import MAX_RANK
 from enginebay_ncnn.dialect.operators import OPERATORS, write_operator
 from enginebay_ncnn.dialect.program import DialectModule
 from enginebay_ncnn.dialect.values import Blob
-from enginebay_ncnn.torchscript import silence_warnings
+from enginebay_ncnn.torchscript_files import silence_warnings
 
 aten = torch.ops.aten
 

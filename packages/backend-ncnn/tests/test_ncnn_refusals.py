@@ -24,7 +24,7 @@ from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.program import write_program
 from enginebay_ncnn.network import load_network, parse_vulkan_index
 from enginebay_ncnn.params import NcnnParams
-from enginebay_ncnn.torchscript import silence_warnings
+from enginebay_ncnn.torchscript_files import silence_warnings
 
 
 class Bits(nn.Module):

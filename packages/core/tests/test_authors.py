@@ -21,10 +21,9 @@ def test_every_name_is_in_one_door() -> None:
 
 
 @pytest.mark.parametrize("door", authors.DOORS)
-def test_a_former_name_warns_and_is_the_same_object(door: str) -> None:
+def test_a_former_name_is_the_same_object(door: str) -> None:
     for name in authors._MOVED[door].split():
-        with pytest.warns(DeprecationWarning, match=rf"is now 'enginebay.authors.{door}.{name}'"):
-            assert getattr(authors, name) is getattr(DOORS[door], name)
+        assert getattr(authors, name) is getattr(DOORS[door], name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -14,7 +14,7 @@ import msgspec
 from enginebay.authors import isolation
 from enginebay.errors import ConversionError, EnginebayError
 from enginebay_ncnn.onnx_files import save_onnx_for_pnnx
-from enginebay_ncnn.torchscript import silence_warnings, summarize_error
+from enginebay_ncnn.torchscript_files import silence_warnings, summarize_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

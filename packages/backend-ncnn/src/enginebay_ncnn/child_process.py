@@ -11,6 +11,7 @@ import numpy as np
 from enginebay.errors import ConversionError
 from enginebay_ncnn.params import NcnnParams
 from enginebay_ncnn.plan import Plan
+from enginebay_ncnn.torchscript_files import flatten_outputs, load_torchscript, silence_warnings
 
 
 def find_unknown_layers(types: list[str]) -> list[str]:
@@ -37,12 +38,9 @@ def run_frozen(path: Path, folder: Path, first: int) -> int:
     """
     import torch
 
-    from enginebay_ncnn.torchscript import flatten_outputs, silence_warnings
-
     failure = ""
     with torch.no_grad(), silence_warnings():
-        load_network: Any = torch.jit.load
-        module = load_network(str(path), map_location="cpu")
+        module = load_torchscript(path)
         for number in count(first):
             file = folder / f"{number}.npz"
             if not file.exists():

@@ -7,8 +7,6 @@ some operators crash instead of raising an error.
 from __future__ import annotations
 
 import re
-import warnings
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +15,11 @@ import numpy as np
 from enginebay.authors import isolation
 from enginebay.errors import ChildCrashedError, ConversionError, MissingDependencyError
 from enginebay_ncnn.child_process import run_frozen
-from enginebay_ncnn.stable import replace_unstable
+from enginebay_ncnn.overflow import replace_overflowing
+from enginebay_ncnn.torchscript_files import load_torchscript, save_torchscript, silence_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import torch
@@ -85,14 +84,12 @@ class Frozen:
             raise MissingDependencyError(
                 "converting TorchScript requires torch", hint="pip install 'enginebay[export]'"
             ) from err
-        with silence_warnings():
-            load: Any = torch.jit.load
-            model = load(str(path), map_location="cpu").eval()
+        model = load_torchscript(path).eval()
         _restore_numbers(model)
         with torch.no_grad(), silence_warnings():
             # Without optimize_numerics: pnnx folds a batch norm into a convolution itself.
             frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
-            replace_unstable(frozen.graph)
+            replace_overflowing(frozen.graph)
         target = folder / "frozen.pt"
         save_torchscript(frozen, target)
         named, outputs = _first_run(
@@ -108,21 +105,6 @@ class Frozen:
         """True if pnnx may fuse operators of the module into an attention layer."""
         kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
         return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
-
-
-def save_torchscript(module: torch.jit.ScriptModule, target: Path) -> None:
-    """Save a TorchScript module to a file."""
-    import torch
-
-    # Through a Python file object: on a full disk, torch's own file writer ends the process.
-    with silence_warnings(), target.open("wb") as file:
-        torch.jit.save(module, file)
-
-
-def summarize_error(err: Exception) -> str:
-    """Return an error's type and the first line of its message."""
-    lines = str(err).strip().splitlines()
-    return f"{type(err).__name__}: {lines[0] if lines else repr(err)}"
 
 
 def _restore_numbers(model: Any) -> None:
@@ -146,14 +128,6 @@ def _restore_numbers(model: Any) -> None:
             for use in list(node.output().uses()):
                 if use.user.kind() in ("aten::mul", "aten::mul_", "aten::div", "aten::div_"):
                     use.user.replaceInput(use.offset, number.output())
-
-
-@contextmanager
-def silence_warnings() -> Iterator[None]:
-    """Silence torch's warnings, most of which say that TorchScript is deprecated."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
@@ -194,15 +168,6 @@ def _first_run(
             return tried[number], tuple(file[key] for key in file.files)
     message = f"the TorchScript does not run on {_describe_shapes(trials[0])}: {failure}"
     raise ConversionError(message) from failure
-
-
-def flatten_outputs(outputs: object) -> list[Any]:
-    """Return the tensors in a nested result of TorchScript, in order."""
-    if isinstance(outputs, dict):
-        outputs = list(outputs.values())
-    if isinstance(outputs, list | tuple):
-        return [tensor for output in outputs for tensor in flatten_outputs(output)]
-    return [outputs]
 
 
 def _find_source_lines(graph: Any) -> dict[str, list[str]]:

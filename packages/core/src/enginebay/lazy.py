@@ -1,4 +1,4 @@
-"""Lazy imports of a package's public names: each name is imported at its first use.
+"""Lazy imports: a package's public names, or a module, are imported at their first use.
 
 ``import enginebay`` must import nothing else, and ``enginebay backends`` must not import NumPy, so
 that both start fast. This module is used only by packages that one of these two commands imports.
@@ -26,6 +26,33 @@ class Door(NamedTuple):
     getattr: Callable[[str], Any]
     dir: Callable[[], list[str]]
     names: list[str]
+
+
+class _LazyModule:
+    """A stand-in for a module, which is imported when one of its attributes is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+def lazy_module(name: str) -> Any:
+    """Return a stand-in for a module that is imported when one of its attributes is first used.
+
+    A file of rewriters can thus be listed where torch is not installed::
+
+        if TYPE_CHECKING:
+            import torch
+        else:
+            torch = lazy_module("torch")
+
+    Example:
+        >>> lazy_module("math").floor(2.5)
+        2
+    """
+    return _LazyModule(name)
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Door:

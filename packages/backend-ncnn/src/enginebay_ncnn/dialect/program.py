@@ -25,7 +25,11 @@ from enginebay_ncnn.dialect.values import (
     emit_call,
     trace_into,
 )
-from enginebay_ncnn.torchscript import save_torchscript, silence_warnings, summarize_error
+from enginebay_ncnn.torchscript_files import (
+    save_torchscript,
+    silence_warnings,
+    summarize_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

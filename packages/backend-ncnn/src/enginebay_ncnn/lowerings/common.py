@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay.authors import lazy_module
+
 if TYPE_CHECKING:
     import torch
 else:
-
-    class _Torch:
-        def __getattr__(self, name):
-            import torch
-
-            return getattr(torch, name)
-
-    torch = _Torch()
+    torch = lazy_module("torch")
 
 __all__ = ["LACKING", "torch"]
 

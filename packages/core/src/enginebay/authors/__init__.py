@@ -24,11 +24,10 @@ backends and model sources of this repository follow this rule too.
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from enginebay.lazy import lazy_names as lazy_names
+from enginebay.lazy import lazy_module as lazy_module, lazy_names as lazy_names
 
 if TYPE_CHECKING:
     from enginebay.inference import (
@@ -64,12 +63,13 @@ _fetch, __dir__, __all__ = lazy_names(
         "rewriting": "Context LoweringContext Rewriting",
     },
 )
-__all__ += ["lazy_names"]
+__all__ += ["lazy_module", "lazy_names"]
 
 #: The modules of this package.
 DOORS = ("arrays", "artifacts", "files", "isolation", "sources")
 
-#: Door → the names that were in this module before there were doors, for one release.
+#: Door → the names that were in this module before there were doors. They stay until release 0.2,
+#: without a warning, which plugins that turn warnings into errors would not survive.
 _MOVED = {
     "arrays": (
         "Array NumpyArray OutputComparison PackedArray Sample ShapeProfile Shapes assign "
@@ -99,10 +99,5 @@ if not TYPE_CHECKING:  # type checkers find each name in its module
     def __getattr__(name: str) -> Any:
         for door, names in _MOVED.items():
             if name in names.split():
-                warnings.warn(
-                    f"'enginebay.authors.{name}' is now 'enginebay.authors.{door}.{name}'",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
                 return getattr(import_module(f"{__name__}.{door}"), name)
         return _fetch(name)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay import RewriterSet
+from enginebay.authors import lazy_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,16 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 else:
-
-    class _Torch:
-        """Proxy that imports torch at the first use, so that listing rewriters needs no torch."""
-
-        def __getattr__(self, name):
-            import torch
-
-            return getattr(torch, name)
-
-    torch = _Torch()
+    torch = lazy_module("torch")  # so that listing rewriters needs no torch
 
 __all__ = [
     "axis_of",

@@ -23,7 +23,7 @@ _TINY = 2.0**-126
 _MIN_THRESHOLD = 16.0
 
 
-def replace_unstable(graph: Any) -> None:
+def replace_overflowing(graph: Any) -> None:
     """Change a TorchScript graph in place: replace the operators that overflow in ncnn."""
     import torch
 
