@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import traceback
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import enginebay as eb
-from enginebay.errors import UsageError
-from enginebay.errors.python_hints import translate_hint
+from enginebay.errors import Hint, UsageError, argument
+from enginebay.errors.python_hints import _ARGUMENTS, _OPTION_CLASSES, translate_hint
 from enginebay_testing.command_runs import command, environment
 
 SOURCE = Path(eb.__file__).parent
@@ -22,14 +23,12 @@ SOURCE = Path(eb.__file__).parent
     ("hint", "python"),
     [
         ("did you mean 'image'?", "did you mean 'image'?"),
-        ("--max-drop 0.01", "max_drop=0.01"),
-        ("--metric accuracy", 'metric="accuracy"'),
+        ("--rtol 0.01", "rtol=0.01"),
         ("--timeout 3600", "timeout=3600"),
         ("--work-dir FOLDER", "work_dir=FOLDER"),
         ('--work-dir "my models/a"', 'work_dir="my models/a"'),
         ("choose another --work-dir", "choose another work_dir"),
         ("pass --overwrite, or another file name", "pass overwrite=True, or another file name"),
-        ("go on with it with --resume, or name", "go on with it with resume=True, or name"),
         ("--device cpu", 'device="cpu"'),
         ("--precision fp16", 'precision="fp16"'),
         ("leave --dla-core out", "leave dla_core out"),
@@ -67,6 +66,45 @@ def test_flags_become_arguments(hint: str, python: str) -> None:
     assert translate_hint(hint) == python
 
 
+@pytest.mark.parametrize(
+    ("hint", "flags", "python"),
+    [
+        (Hint("{}", argument("metric", "accuracy")), "--metric accuracy", 'metric="accuracy"'),
+        (Hint("add {}, or", argument("resume", True)), "add --resume, or", "add resume=True, or"),
+        (
+            Hint("name it: {}", argument("output", "ROWS")),
+            "name it: --output ROWS",
+            "name it: output=ROWS",
+        ),
+        (
+            Hint("increase {}, or pass other --data", argument("max_drop")),
+            "increase --max-drop, or pass other --data",
+            "increase max_drop, or pass other data",
+        ),
+        (
+            Hint("{} needs --custom-ops a.so", argument("against", "pytorch")),
+            "--against pytorch needs --custom-ops a.so",
+            'against="pytorch" needs params={"custom_ops": "a.so"}',
+        ),
+    ],
+)
+def test_options_that_are_data_have_both_forms(hint: Hint, flags: str, python: str) -> None:
+    assert (str(hint), hint.python) == (flags, python)
+
+
+def test_a_hint_has_an_option_for_each_place() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        Hint("leave out {} and {}", argument("strict"))
+
+
+def test_names_in_plain_text_are_those_of_core() -> None:
+    functions = (eb.deploy, eb.export, eb.convert, eb.load, eb.verify, eb.preview, eb.DataSet)
+    known = {name for each in functions for name in inspect.signature(each).parameters}
+    assert known | {*eb.VerifyOptions.__struct_fields__} >= _ARGUMENTS
+    for name, owner in _OPTION_CLASSES.items():
+        assert name in getattr(eb, owner.removeprefix("eb.")).__struct_fields__
+
+
 @pytest.mark.parametrize("options", [eb.ExportOptions, eb.VerifyOptions])
 def test_options_are_not_taken_for_parameters_of_a_backend(options: type[eb.ExportOptions]) -> None:
     for name in options.__struct_fields__:
@@ -102,11 +140,12 @@ def collect_hints(path: Path) -> list[str]:
 
 
 def test_note_is_updated_with_the_hint() -> None:
-    error = UsageError("no drop", hint="--max-drop 0.01")
+    error = UsageError("no drop", hint=Hint("{}", argument("max_drop", 0.01)))
     assert error.hint == "--max-drop 0.01"
+    assert error.__notes__ == ["hint: max_drop=0.01"]
     error.add_note("another")
-    error.hint = "--metric accuracy"
-    assert error.__notes__ == ["another", 'hint: metric="accuracy"']
+    error.hint = "--device cpu"
+    assert error.__notes__ == ["another", 'hint: device="cpu"']
     error.hint = None
     assert error.__notes__ == ["another"]
     assert not hasattr(UsageError("bare"), "__notes__")

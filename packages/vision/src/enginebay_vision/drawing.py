@@ -6,7 +6,7 @@ from colorsys import hsv_to_rgb
 from typing import TYPE_CHECKING
 
 from enginebay.authors.files import replacement
-from enginebay.errors import EnginebayError, UsageError
+from enginebay.errors import EnginebayError, Hint, UsageError, argument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def check_drawing(path: Path) -> None:
     if kind not in Image.SAVE:
         raise UsageError(
             f"'{path}' cannot be written: Pillow does not write the image format '{path.suffix}'",
-            hint=f"--draw {path.stem or 'out'}.png",
+            hint=Hint("{}", argument("draw", f"{path.stem or 'out'}.png")),
         )
     if path.is_dir() or not path.parent.is_dir():
         state = "it is a folder" if path.is_dir() else f"no such folder: '{path.parent}'"

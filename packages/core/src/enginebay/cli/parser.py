@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _UNKNOWN = "unrecognized arguments: "
-#: What to type instead of other tools' flags, and of flags that are commands here.
+#: What to type instead of other tools' flags.
 _INSTEAD = {
     "-b": "--backend NAME",
     "--format": "--backend NAME",
@@ -25,10 +25,6 @@ _INSTEAD = {
     "--batch": "--dynamic batch",
     "--dynamic-axes": "--dynamic x:0",
     "--output": "--work-dir FOLDER",
-    "--all": "enginebay compare MODEL --all",
-    "--max-drop": "enginebay quantize MODEL --max-drop X",
-    "--bisect": "enginebay bisect ARTIFACT",
-    "--report": "enginebay report FOLDER",
 }
 
 
@@ -66,11 +62,14 @@ class Parser(ArgumentParser):
         if message.startswith(_UNKNOWN):
             unknown = message.removeprefix(_UNKNOWN)
             message = f"'{unknown}' is not among the arguments of {self.prog}"
+            from enginebay.plugins import command_with
+
             flag = unknown.split()[0].partition("=")[0]
             word = flag.lstrip("-")
             # Without dashes, which would make any two flags similar.
             close = nearest(word, [flag.lstrip("-") for flag in self._option_string_actions])
-            hint = _INSTEAD.get(flag) or (f"did you mean --{close}?" if close else hint)
+            instead = _INSTEAD.get(flag) or command_with(flag)
+            hint = instead or (f"did you mean --{close}?" if close else hint)
         raise UsageError(message, hint=hint)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:

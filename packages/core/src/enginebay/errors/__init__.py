@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enginebay.errors.full_disk import disk_error, names_full_disk
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
-from enginebay.errors.python_hints import translate_hint
+from enginebay.errors.python_hints import Hint, argument, python_hint
 from enginebay.errors.text import first_line, message_of, nearest, one_line
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ __all__ = [
     "EnginebayError",
     "ExportError",
     "FallbackError",
+    "Hint",
     "InferenceError",
     "InputError",
     "IsolationError",
@@ -69,6 +70,7 @@ __all__ = [
     "PluginError",
     "RewriterError",
     "UsageError",
+    "argument",
     "check_text",
     "disk_error",
     "disk_failure",
@@ -94,7 +96,8 @@ class EnginebayError(Exception):
     Args:
         message: The failure, then the expected and the found value; one line if possible.
         hint: The command or argument to type next, without the word "hint". Write it with flags of
-            the command line; Python arguments replace the flags in the exception's note.
+            the command line; Python arguments replace the flags in the exception's note. Options
+            that are neither core's nor a backend's parameters are data in a :class:`Hint`.
 
     Example:
         >>> str(EnginebayError("the oven is cold", hint="light it"))
@@ -120,7 +123,7 @@ class EnginebayError(Exception):
             notes[:] = [note for note in notes if not note.startswith(NOTE)]
         # A note, since Python prints notes below the message in a traceback.
         if hint:
-            self.add_note(f"{NOTE}{translate_hint(hint)}")
+            self.add_note(f"{NOTE}{python_hint(hint)}")
 
 
 class UsageError(EnginebayError):

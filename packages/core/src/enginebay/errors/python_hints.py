@@ -1,21 +1,24 @@
-"""Translation of hints for Python callers: each hint is written once, with command-line flags."""
+"""Hints for two readers: each is written once, with flags for the command line.
+
+Options that are data (:func:`argument` in a :class:`Hint`) know both forms. In plain text, a flag
+of core's own functions becomes an argument here, and every other flag a parameter of a backend.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple, Self
 
 # Shell commands are the same for both readers, so that they are left as they are.
 _COMMAND = re.compile(r"\b(?:enginebay|pip|wsl|docker|pytest) [^,;]*")
 
 _FLAG = re.compile(r"""--(?P<name>[a-z][a-z0-9-]*)(?:[ ](?P<value>"[^"]*"|[^\s;()"]+))?""")
 
-#: Keyword arguments of the Python functions; every other flag is a parameter of a backend.
+#: Keyword arguments of core's functions and options; every other flag is a backend's parameter.
 _ARGUMENTS = frozenset(
     (
-        *("against", "atol", "backend", "batch", "config", "data", "device", "draw", "dynamic"),
-        *("image", "int8_keep", "max_drop", "metric", "model", "output", "overwrite"),
-        *("precision", "resume", "rtol", "seconds", "seed", "strict", "take", "threads", "timeout"),
-        *("work_dir",),
+        *("atol", "backend", "config", "data", "device", "dynamic", "int8_keep", "model"),
+        *("overwrite", "precision", "rtol", "seed", "strict", "take", "timeout", "work_dir"),
     )
 )
 #: Keyword arguments that belong to an options class, with that class.
@@ -29,22 +32,93 @@ _OPTION_CLASSES = {
 _SWITCHES = frozenset(
     (
         *("allow_mismatch", "allow_unverified", "keep_ir", "overwrite", "probes_extreme"),
-        *("resume", "strict"),
+        "strict",
     )
 )
 #: Arguments that are dictionaries: ``--compare boxes=set`` is ``compare={"boxes": "set"}``.
 _DICTIONARIES = frozenset(("compare", "domain"))
 # In "leave --device out" the word after the flag belongs to the sentence. A lowercase word is
 # therefore a value only if it is in this list.
-_WORD_VALUES = frozenset(("accuracy", "cpu", "cuda", "pytorch"))
+_WORD_VALUES = frozenset(("cpu", "cuda"))
+
+
+class Option(NamedTuple):
+    """An option in a hint.
+
+    Attributes:
+        flag: Its form on the command line: ``--seconds 2``.
+        python: Its form in Python: ``seconds=2``.
+    """
+
+    flag: str
+    python: str
+
+
+def argument(name: str, value: object = None) -> Option:
+    """Return an argument of a Python function, which is a flag on the command line.
+
+    Args:
+        name: The argument's name in Python.
+        value: Its value; True for a flag without a value, a text in capitals for a placeholder;
+            None to name the option alone.
+
+    Example:
+        >>> argument("max_drop", 0.01)
+        Option(flag='--max-drop 0.01', python='max_drop=0.01')
+        >>> argument("metric", "accuracy").python
+        'metric="accuracy"'
+    """
+    flag = f"--{name.replace('_', '-')}"
+    if value is None:
+        return Option(flag, name)
+    if value is True:
+        return Option(flag, f"{name}=True")
+    return Option(f"{flag} {value}", f"{name}={_quote_text(str(value))}")
+
+
+class Hint(str):
+    """A hint with options: the text has flags, and :attr:`python` has arguments.
+
+    Args:
+        text: The hint, with ``{}`` for each option.
+        options: The options, in order.
+
+    Attributes:
+        python: The hint for a caller in Python.
+
+    Example:
+        >>> hint = Hint("add {}, or name a different folder", argument("resume", True))
+        >>> print(hint)
+        add --resume, or name a different folder
+        >>> hint.python
+        'add resume=True, or name a different folder'
+    """
+
+    __slots__ = ("python",)
+
+    python: str
+
+    def __new__(cls, text: str, *options: Option) -> Self:
+        """Return the hint for the command line, which also has the hint for Python."""
+        parts = text.split("{}")
+        options = (*options, Option("", ""))  # after the last part
+        pairs = list(zip(parts, options, strict=True))
+        hint = super().__new__(cls, "".join(part + option.flag for part, option in pairs))
+        hint.python = "".join(translate_hint(part) + option.python for part, option in pairs)
+        return hint
+
+
+def python_hint(hint: str) -> str:
+    """Return a hint for a caller in Python."""
+    return hint.python if isinstance(hint, Hint) else translate_hint(hint)
 
 
 def translate_hint(hint: str) -> str:
-    r"""Return a hint with Python arguments instead of command-line flags.
+    r"""Return a hint in plain text with Python arguments instead of command-line flags.
 
     Example:
-        >>> translate_hint("--max-drop 0.01")
-        'max_drop=0.01'
+        >>> translate_hint("--rtol 0.01")
+        'rtol=0.01'
         >>> translate_hint("pass --overwrite, or choose another --work-dir")
         'pass overwrite=True, or choose another work_dir'
         >>> translate_hint("--fp16-format nhwc4, or leave --custom-layers out")

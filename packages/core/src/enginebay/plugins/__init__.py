@@ -26,6 +26,7 @@ from enginebay.plugins.entry_points import (
 # These modules import pluggy and msgspec, which would cost every ``enginebay backends`` 60 ms.
 if TYPE_CHECKING:
     from enginebay.plugins.known import (
+        command_with as command_with,
         known_packages as known_packages,
         preferred_backend as preferred_backend,
         usual_name as usual_name,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "plugins.known": "known_packages preferred_backend usual_name",
+        "plugins.known": "command_with known_packages preferred_backend usual_name",
         "plugins.loading": (
             "LoadedPlugin PluginTeam PluginWarning contributed errors_named forget_plugins "
             "load_backend load_command load_plugins wrong_result"

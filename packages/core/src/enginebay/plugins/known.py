@@ -32,6 +32,11 @@ def usual_name(word: str) -> str | None:
     return cast("str | None", _read()["other_words"].get(word))
 
 
+def command_with(flag: str) -> str | None:
+    """Return the command line of Enginebay that has a flag; None if none is known."""
+    return cast("str | None", _read()["flags"].get(flag))
+
+
 def preferred_backend() -> str:
     """Return the backend of a deployment that names none, if several are installed, or none."""
     return cast("str", _read()["default_backend"])

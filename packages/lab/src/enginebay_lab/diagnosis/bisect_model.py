@@ -8,7 +8,7 @@ import msgspec
 
 from enginebay.authors.arrays import to_torch
 from enginebay.authors.sources import find_model, reference_model, unchanged
-from enginebay.errors import EnginebayError, UsageError
+from enginebay.errors import EnginebayError, Hint, UsageError, argument
 from enginebay_lab.diagnosis.bisect_file import bisect_file
 from enginebay_lab.diagnosis.bisect_nodes import (
     find_wrong_node,
@@ -70,7 +70,7 @@ def bisect_model(
             raise UsageError(
                 "the artifact was deployed from an ONNX file, so it can only be compared with "
                 "onnx's reference evaluator",
-                hint="omit --against",
+                hint=Hint("omit {}", argument("against")),
             )
         assert source.ir is not None
         path = source.ir.path

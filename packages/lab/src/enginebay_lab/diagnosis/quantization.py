@@ -13,7 +13,7 @@ import enginebay as eb
 from enginebay.authors import Steps
 from enginebay.authors.artifacts import check_target
 from enginebay.commands import Fields, Result, join_names, python_call, short_path, typed
-from enginebay.errors import NotVerifiedError, UsageError
+from enginebay.errors import Hint, NotVerifiedError, UsageError, argument
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
@@ -137,7 +137,10 @@ def quantize(
         NotVerifiedError: No artifact is verified and accurate enough.
     """
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
-        raise UsageError(f"max_drop is {max_drop!r}, expected 0 or more", hint="--max-drop 0.01")
+        raise UsageError(
+            f"max_drop is {max_drop!r}, expected 0 or more",
+            hint=Hint("{}", argument("max_drop", 0.01)),
+        )
     check_target(work_dir, overwrite=overwrite)  # at once, and not only after all trials
     # Checked here if possible, and not only after the first deployment, which may take long.
     if options.get("backend") is not None and options.get("config") is None:
@@ -207,7 +210,9 @@ def quantize(
         raise NotVerifiedError(
             f"{prefix}{_describe_accuracy(best.accuracy, max_drop)}; {verification.summary()}",
             verdict=verification,
-            hint="increase --max-drop, pass other --data, or add --allow-mismatch",
+            hint=Hint(
+                "increase {}, pass other --data, or add --allow-mismatch", argument("max_drop")
+            ),
         )
     with steps("deploy") as set_detail:
         # Not a copy of the trial, which was deployed with allow_mismatch=True.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors.files import write_whole
+from enginebay.errors import Hint, argument
 from enginebay_lab.evaluation.evaluation_rows import ROW_KIND, EvaluationRow
 from enginebay_lab.evaluation.shards import Shard
 from enginebay_lab.journal import Journal
@@ -70,7 +71,11 @@ class EvaluationJournal(Journal):
         # Without a row in this dict, an artifact whose engine failed is evaluated again.
         self.rows = {row.key: row for _, row in lines if row.key and not row.error}
         self.open(
-            resume=resume, hint="add --resume to continue the evaluation, or name a different file"
+            resume=resume,
+            hint=Hint(
+                "add {} to continue the evaluation, or name a different file",
+                argument("resume", True),
+            ),
         )
         self._checkpoint_path: Path | None = None
         self._key = ""

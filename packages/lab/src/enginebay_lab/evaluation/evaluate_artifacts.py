@@ -11,7 +11,7 @@ import msgspec
 
 from enginebay import DataSet
 from enginebay.authors import Steps
-from enginebay.errors import UsageError
+from enginebay.errors import Hint, UsageError, argument
 from enginebay_lab.evaluation.checkpoints import EvaluationJournal
 from enginebay_lab.evaluation.evaluation_job import describe_job
 from enginebay_lab.evaluation.evaluation_loop import EvaluationLoop
@@ -95,7 +95,8 @@ def evaluate(
     """
     if resume and output is None:
         raise UsageError(
-            "resume requires the file of an earlier evaluation", hint="name the file: --output ROWS"
+            "resume requires the file of an earlier evaluation",
+            hint=Hint("name the file: {}", argument("output", "ROWS")),
         )
     check_executor(executor)
     sources = find_metrics(metrics)

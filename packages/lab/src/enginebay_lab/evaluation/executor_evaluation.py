@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError, ModelError
+from enginebay.errors import EnginebayError, Hint, ModelError, argument
 from enginebay_lab.evaluation.resume_point import find_unchanged_shards, load_checkpoint
 from enginebay_lab.evaluation.shard_task import ShardReply, ShardTask
 from enginebay_lab.evaluation.shards import SHARD_ITEMS, Shard
@@ -182,8 +182,9 @@ class _ShardMerger:
 
     def _resume_hint(self) -> str:
         if self._run.journal is None:
-            return "write the rows to a file, so that the evaluation can be resumed: --output ROWS"
-        return "continue with --resume"
+            text = "write the rows to a file, so that the evaluation can be resumed: {}"
+            return Hint(text, argument("output", "ROWS"))
+        return Hint("continue with {}", argument("resume", True))
 
     def _merge_waiting(self) -> None:
         while self.totals.count in self._waiting:

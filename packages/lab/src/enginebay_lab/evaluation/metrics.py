@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enginebay.errors import InputError
+from enginebay.errors import Hint, InputError, argument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,7 +162,10 @@ def _single_output(outputs: object) -> NumpyArray:
     if isinstance(outputs, dict):
         raise InputError(
             f"the metric accepts one output, and the model has several: {', '.join(outputs)}",
-            hint="write a metric class that selects one output: --metric metrics.py:Mine",
+            hint=Hint(
+                "write a metric class that selects one output: {}",
+                argument("metric", "metrics.py:Mine"),
+            ),
         )
     return np.asarray(outputs)
 

@@ -11,7 +11,7 @@ from enginebay import Artifact
 from enginebay.authors import Steps
 from enginebay.authors.arrays import inputs_for, to_numpy
 from enginebay.authors.artifacts import input_sets, load_request, use_artifact
-from enginebay.errors import EnginebayError, InputError, UsageError
+from enginebay.errors import EnginebayError, Hint, InputError, UsageError, argument
 from enginebay_lab.journal import Journal
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.measurement.benchmark_rows import LINE_KIND
@@ -140,7 +140,7 @@ def _check_model(against: str | None, model: object) -> None:
     if against is None and model is not None:
         raise UsageError(
             "a model was passed, but no comparison with PyTorch was requested",
-            hint="add --against pytorch",
+            hint=Hint("add {}", argument("against", "pytorch")),
         )
     if against is not None and model is None:
         raise UsageError("no PyTorch model to compare with", hint="name the model: --model MODEL")

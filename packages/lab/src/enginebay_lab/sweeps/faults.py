@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError, disk_error, names_full_disk, one_line
+from enginebay.errors import EnginebayError, Hint, argument, disk_error, names_full_disk, one_line
 
 if TYPE_CHECKING:
     from enginebay_lab.sweeps.sweep_rows import SweepRow
@@ -37,7 +37,8 @@ def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"
         reason = f"{where} cannot be written: {err.strerror or err}"
-    hint = "free disk space, or make the folder writable, then sweep again with --resume"
+    text = "free disk space, or make the folder writable, then sweep again with {}"
+    hint = Hint(text, argument("resume", True))
     return lost_row(row, "disk", f"on {host}: {reason}", hint)
 
 

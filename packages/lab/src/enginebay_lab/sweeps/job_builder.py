@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors.files import read_config
-from enginebay.errors import EnginebayError, UsageError, disk_error
+from enginebay.errors import EnginebayError, Hint, UsageError, argument, disk_error
 from enginebay_lab.sweeps.cell_files import find_files
 from enginebay_lab.sweeps.cell_job import CellJob, encode_message
 
@@ -53,7 +53,7 @@ def attempts_folder(output: Path) -> Iterator[str]:
         kind = EnginebayError if disk_error(err) else UsageError
         raise kind(
             f"the output '{output}' cannot be written: {err.strerror}",
-            hint="name a different folder: --output FOLDER",
+            hint=Hint("name a different folder: {}", argument("output", "FOLDER")),
         ) from err
     try:
         yield token

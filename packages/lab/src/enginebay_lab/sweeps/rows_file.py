@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.authors.files import lock_file
-from enginebay.errors import UsageError, check_text
+from enginebay.errors import Hint, UsageError, argument, check_text
 from enginebay_lab.journal import Journal, similar_file
 from enginebay_lab.sweeps.sweep_rows import ROW_KIND, SweepRow
 
@@ -53,7 +53,8 @@ class RowsFile(Journal):
             _lock_rows(path, cleanup)
             if resume:
                 self._remove_stale_rows(path, is_stale)
-            hint = "add --resume to continue the sweep, or name a different folder"
+            text = "add {} to continue the sweep, or name a different folder"
+            hint = Hint(text, argument("resume", True))
             self.open(resume=resume, hint=hint)
             self._unlock = cleanup.pop_all()
 

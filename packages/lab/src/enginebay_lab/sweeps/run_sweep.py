@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors import Steps
-from enginebay.errors import EnginebayError, UsageError
+from enginebay.errors import EnginebayError, Hint, UsageError, argument
 from enginebay_lab.executors.local import local_executor
 from enginebay_lab.executors.task_runner import check_executor, run_tasks
 from enginebay_lab.executors.tasks import ExecutorTask
@@ -91,7 +91,7 @@ def sweep(
     if resume and output is None:
         raise UsageError(
             "resume requires the folder of an earlier sweep",
-            hint="name the folder: --output FOLDER",
+            hint=Hint("name the folder: {}", argument("output", "FOLDER")),
         )
     folder = None if output is None else Path(output)
     with ExitStack() as stack:

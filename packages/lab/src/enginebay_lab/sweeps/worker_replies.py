@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors.artifacts import move_artifact
-from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
+from enginebay.errors import (
+    ArtifactError,
+    ArtifactExistsError,
+    EnginebayError,
+    Hint,
+    argument,
+    one_line,
+)
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.faults import disk_fault_row, lost_row, rename_artifact
 from enginebay_lab.sweeps.job_builder import ARTIFACTS_FOLDER, ATTEMPTS_FOLDER
@@ -25,7 +32,7 @@ _ATTEMPT_DEPTH = 3
 #: Fields that describe the cell; their values in a reply are ignored. The precision is not among
 #: them: if the cell has none, the worker reports the backend's default.
 _CELL_FIELDS = ("key", "model", "backend", "params", "max_drop")
-_RESUME_HINT = "sweep again with --resume"
+_RESUME_HINT = Hint("sweep again with {}", argument("resume", True))
 
 
 def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
