@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from enginebay import TensorSpec
 from enginebay.errors import UsageError
-from enginebay.tensors import TensorSpec
 from enginebay_lab.measurement.batches import count_items, stack_batch
 
 X = TensorSpec("x", "float32", ("batch", 3))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from enginebay.authors import Latency
 from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Window
@@ -115,3 +118,70 @@ def test_quantiles_include_the_minimum_and_the_maximum() -> None:
 )
 def test_unstable_figures_have_notes(medians: list[float], mean: float, found: list[str]) -> None:
     assert list(describe_instability(medians, mean, 1.0)) == found
+
+
+#: Durations of calls, from a tenth of a microsecond to a quarter of an hour.
+DURATIONS = st.floats(1e-7, 1e3)
+
+
+@given(st.lists(DURATIONS, min_size=1, max_size=40))
+def test_agreement_is_bounded_and_ignores_the_order(medians: list[float]) -> None:
+    found = measure_agreement(medians, 1.0)
+    assert 0 <= found.apart < math.inf
+    assert found.agreed == (len(medians) >= 6 and found.apart <= found.wanted)
+    assert measure_agreement(medians[::-1], 1.0) == found
+
+
+@given(st.lists(DURATIONS, min_size=6, max_size=40), st.floats(0.01, 100))
+def test_agreement_has_no_unit(medians: list[float], factor: float) -> None:
+    apart = measure_agreement([factor * median for median in medians], 1.0).apart
+    assert apart == pytest.approx(measure_agreement(medians, 1.0).apart, abs=1e-9)
+
+
+@given(st.lists(st.tuples(DURATIONS, DURATIONS), min_size=6, max_size=40))
+def test_a_ratio_lies_in_its_interval_and_between_its_rounds(
+    pairs: list[tuple[float, float]],
+) -> None:
+    own, baseline = (windows(list(side)) for side in zip(*pairs, strict=True))
+    found = compute_ratio(own, baseline)
+    assert found is not None
+    assert found.low <= found.value <= found.high
+    ratios = [slow / quick for quick, slow in pairs]
+    assert min(ratios) <= found.low
+    assert found.high <= max(ratios)
+    same = compute_ratio(own, own)
+    assert same is not None
+    assert (same.low, same.value, same.high) == (1, 1, 1)
+
+
+@given(st.lists(DURATIONS, min_size=1, max_size=300))
+def test_quantiles_rise_from_the_minimum_to_the_maximum(values: list[float]) -> None:
+    found = compute_quantiles(sorted(values))
+    assert len(found) == 101
+    assert list(found) == sorted(found)
+    assert set(found) <= set(values)
+    assert (found[0], found[100]) == (min(values), max(values))
+
+
+@given(st.lists(DURATIONS, min_size=1, max_size=40), DURATIONS, DURATIONS)
+def test_notes_never_hold_a_number_that_is_none(
+    medians: list[float], mean: float, median: float
+) -> None:
+    for note in describe_instability(medians, mean, median):
+        assert "nan" not in note
+        assert "inf" not in note
+
+
+def test_rounds_that_only_one_has_do_not_count() -> None:
+    assert compute_ratio(windows([1.0] * 9), windows([1.0] * 9, first=5)) is None
+    found = compute_ratio(windows([1.0] * 9), windows([2.0] * 9, first=3))
+    assert found is not None
+    assert found.value == 2
+
+
+def test_a_row_with_an_empty_batch_is_not_the_fastest() -> None:
+    call = Latency.of([1.0])
+    empty = BenchmarkRow(name="empty", backend="b", batch=0, threads=1, call=call)
+    full = BenchmarkRow(name="full", backend="b", batch=1, threads=1, call=call)
+    assert select_fastest([empty, full]) == [full]
+    assert select_fastest([empty]) == []
