@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         Artifact as Artifact,
         open_artifact as open_artifact,
     )
-    from enginebay.backend import Backend as Backend
     from enginebay.config import (
         ExportOptions as ExportOptions,
         VerifyOptions as VerifyOptions,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         record as record,
     )
     from enginebay.operations import (
+        Backend as Backend,
         Deployment as Deployment,
         Preview as Preview,
         convert as convert,
@@ -86,7 +86,6 @@ _fetch, __dir__, __all__ = lazy_names(
     __name__,
     {
         "artifact": "Artifact open_artifact",
-        "backend": "Backend",
         "config": "ExportOptions VerifyOptions",
         "data": "DataSet",
         "environment": "Check EnvReport",
@@ -96,7 +95,8 @@ _fetch, __dir__, __all__ = lazy_names(
         "ir": "IRModel",
         "models": "RecordedCalls record",
         "operations": (
-            "Deployment Preview convert deploy export get_backend load preview rewrite verify"
+            "Backend Deployment Preview convert deploy export get_backend load preview "
+            "rewrite verify"
         ),
         "params": "BackendParams ConfigKey FileName",
         "plugins": "BackendStatus list_backends",

@@ -16,7 +16,8 @@ import enginebay as eb
 from enginebay.errors import ExportError, UsageError
 from enginebay.exporters.partition import split
 from enginebay.ir.onnx_file import read_onnx
-from enginebay.operations.rewrite_model import export_patch, target_of
+from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.rewriter_sets import target_of
 from enginebay.rewriting import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])

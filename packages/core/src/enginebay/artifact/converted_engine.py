@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.artifact.manifest import Part
-    from enginebay.backend import Backend
+    from enginebay.backend import BackendHooks
     from enginebay.hooks import BuiltFor
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
@@ -32,7 +32,7 @@ class ConvertedEngine:
         kept: The names of the nodes that an 8-bit engine runs in floating point.
     """
 
-    backend: Backend
+    backend: BackendHooks
     params: BackendParams
     ir: IRModel
     files: tuple[Path, ...]

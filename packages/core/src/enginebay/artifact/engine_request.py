@@ -15,7 +15,7 @@ import msgspec
 from enginebay.artifact.manifest import Part
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
 from enginebay.artifact.parts import SIMULATION_FOLDER, load_parts
-from enginebay.backend import get_backend, time_layers
+from enginebay.backend import load_hooks, time_layers
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
@@ -67,7 +67,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             FallbackError: The engine does not run on the requested device, or ``strict`` is set and
                 the receipt lists a fallback.
         """
-        backend = get_backend(self.backend)
+        backend = load_hooks(self.backend)
         return load_parts(backend.load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
@@ -79,7 +79,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return WrapperRequest(
             directory=self.directory,
             files=self.files,
-            params=get_backend(self.backend).Params.from_mapping(self.params),
+            params=load_hooks(self.backend).Params.from_mapping(self.params),
             inputs=self.inputs,
             outputs=self.outputs,
             strict=self.strict,
@@ -109,7 +109,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         This is the precision that the parameters allow or, if coarser, the dtype of an input or
         output.
         """
-        backend = get_backend(self.backend)
+        backend = load_hooks(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
         by_dtype = {"float16": "fp16", "bfloat16": "bf16"}
@@ -154,7 +154,7 @@ def load_request(
 
 def _check_machine(opened: Artifact, params: dict[str, object]) -> None:
     manifest = opened.manifest
-    backend = get_backend(manifest.backend)
+    backend = load_hooks(manifest.backend)
     typed_params = backend.Params.from_mapping(params)
     if manifest.built_for and (other := backend.elsewhere(typed_params)):
         built_for = BuiltFor(manifest.built_for, other.lacking)

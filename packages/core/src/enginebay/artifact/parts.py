@@ -17,7 +17,7 @@ SIMULATION_FOLDER = "simulation"
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enginebay.backend import Backend
+    from enginebay.backend import BackendHooks
     from enginebay.hooks import WrapperRequest
     from enginebay.inference import Wrapper
     from enginebay.ir import IRModel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def convert_parts(
-    backend: Backend,
+    backend: BackendHooks,
     models: Sequence[IRModel],
     params: BackendParams,
     work_dir: Path,
@@ -81,7 +81,7 @@ def load_parts(
     """Load all parts of a model, and return a wrapper of the whole model.
 
     Args:
-        load: The method :meth:`Backend.load`, which loads one part.
+        load: The method :meth:`BackendHooks.load`, which loads one part.
         request: The request for the whole model.
         parts: The parts; empty if the model was not cut.
 

@@ -21,7 +21,7 @@ from enginebay.files import lock_folder, replacement
 
 if TYPE_CHECKING:
     from enginebay.artifact.opening import Artifact
-    from enginebay.backend import Backend
+    from enginebay.backend import BackendHooks
     from enginebay.inference import Receipt
     from enginebay.verdict import Verification
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _VERDICTS = ("verified", "unverified", "mismatched", "crashed")
 
 
-def run_record(backend: Backend, verification: Verification, receipt: Receipt | None) -> RunRecord:
+def run_record(
+    backend: BackendHooks, verification: Verification, receipt: Receipt | None
+) -> RunRecord:
     """Return the :class:`RunRecord` of a verification that has just ended on this machine.
 
     Args:

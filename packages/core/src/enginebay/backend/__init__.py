@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from enginebay.backend.backend import (
-    Backend,
-    default_backend,
-    get_backend,
-)
-from enginebay.backend.contributed import plugin_rewriters
-from enginebay.backend.layer_times import time_layers, times_layers
-from enginebay.backend.node_selection import kept_nodes
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Backend",
-    "default_backend",
-    "get_backend",
-    "kept_nodes",
-    "plugin_rewriters",
-    "time_layers",
-    "times_layers",
-]
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.backend.backend_hooks import (
+        BackendHooks as BackendHooks,
+        default_backend as default_backend,
+        load_hooks as load_hooks,
+    )
+    from enginebay.backend.layer_times import (
+        time_layers as time_layers,
+        times_layers as times_layers,
+    )
+    from enginebay.backend.node_selection import kept_nodes as kept_nodes
+    from enginebay.backend.tiers import check_environment as check_environment
+
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "backend.backend_hooks": "BackendHooks default_backend load_hooks",
+        "backend.layer_times": "time_layers times_layers",
+        "backend.node_selection": "kept_nodes",
+        "backend.tiers": "check_environment",
+    },
+)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.export import ExportedProgram
 
-    from enginebay.backend.backend import Backend
+    from enginebay.backend.backend_hooks import BackendHooks
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
 
@@ -34,10 +34,10 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
     """In a child process: run all checks of one check-env stage, and return their results."""
-    from enginebay.backend.backend import get_backend
+    from enginebay.backend.backend_hooks import load_hooks
     from enginebay.hooks import CheckEnvRequest
 
-    backend = get_backend(name)
+    backend = load_hooks(name)
     core_report = EnvReport()
     if tier is Tier.METADATA:
         core_report = check_distributions(backend.info.runtime_distributions)  # imports nothing
@@ -75,10 +75,10 @@ def _require_custom_ops(name: str, report: EnvReport) -> EnvReport:
     )
 
 
-def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
+def _run_tiny_model(backend: BackendHooks, params: BackendParams, folder: Path) -> EnvReport:
     import numpy as np
 
-    from enginebay.backend.backend import device_kind
+    from enginebay.backend.backend_hooks import device_kind
     from enginebay.hooks import ConvertRequest, WrapperRequest
 
     what = "build, run, compare"
@@ -130,7 +130,7 @@ def _capture(
     return capture(module, inputs)
 
 
-def _copy_tiny_ir(backend: Backend, folder: Path) -> IRModel:
+def _copy_tiny_ir(backend: BackendHooks, folder: Path) -> IRModel:
     from enginebay.ir import SUFFIXES, IRModel
     from enginebay.tensors import TensorSpec
 

@@ -206,8 +206,8 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
     Raises:
         BackendUnavailableError: The backend cannot be used, and ``argv`` does not request help.
     """
-    from enginebay.backend import get_backend
     from enginebay.errors import BackendUnavailableError
+    from enginebay.operations import get_backend
 
     try:
         backend = get_backend(name)

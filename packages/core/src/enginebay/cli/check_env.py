@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
 
 
 def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
-    from enginebay.backend import get_backend
+    from enginebay.operations import get_backend
 
     try:
         backend = get_backend(name)

@@ -75,9 +75,9 @@ def _check_config(args: Namespace) -> int:
 def _print_schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
     import json
 
-    from enginebay.backend import get_backend
     from enginebay.config import config_schema
     from enginebay.errors import BackendUnavailableError
+    from enginebay.operations import get_backend
     from enginebay.plugins import list_backends
 
     backends = {}

@@ -61,9 +61,8 @@ def _find_backend(argv: list[str]) -> str | None:
 
 def run(args: Namespace) -> int:
     """Convert the IR, and print the artifact's verdict and folder; return 0."""
-    from enginebay.backend import get_backend
     from enginebay.config import VerifyOptions
-    from enginebay.operations import convert, typed
+    from enginebay.operations import convert, get_backend, typed
 
     backend = get_backend(args.name)
     with stdout_on_stderr(), typed(repeatable_command(args.argv)):

@@ -77,8 +77,9 @@ def run(args: Namespace) -> int:
 
 
 def _conversion_command(model: IRModel, backend: str | None, file: str) -> list[str]:
-    from enginebay.backend import default_backend, get_backend
+    from enginebay.backend import default_backend
     from enginebay.errors import BackendUnavailableError
+    from enginebay.operations import get_backend
 
     try:
         engine = get_backend(backend or default_backend())

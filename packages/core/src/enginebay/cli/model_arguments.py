@@ -96,7 +96,7 @@ def chosen_backend(argv: Sequence[str]) -> str:
 
 def model_options(args: Namespace) -> dict[str, Any]:
     """Convert the flags of this module to keyword arguments of :func:`enginebay.deploy`."""
-    from enginebay.backend import get_backend
+    from enginebay.operations import get_backend
 
     backend = get_backend(chosen_backend(args.argv))
     return {

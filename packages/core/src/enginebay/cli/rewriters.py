@@ -28,8 +28,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Print each rewriter and, if it is overridden, the rewriter that is used instead; return 0."""
-    from enginebay.backend import default_backend, get_backend
-    from enginebay.operations import find_sets, rewriters_for, target_of
+    from enginebay.backend import default_backend
+    from enginebay.operations import find_sets, get_backend, rewriters_for, target_of
     from enginebay.rewriting import list_rewriters
 
     backend = get_backend(args.backend or default_backend())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.operations.backend import Backend as Backend, get_backend as get_backend
     from enginebay.operations.check_config import check as check
     from enginebay.operations.convert_ir import convert as convert
     from enginebay.operations.deploy_model import deploy as deploy
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from enginebay.operations.expected_outputs import input_sets as input_sets
     from enginebay.operations.export_model import export as export
     from enginebay.operations.load_artifact import load as load
-    from enginebay.operations.lowering import get_backend as get_backend
     from enginebay.operations.preview_model import (
         BackendPreview as BackendPreview,
         Preview as Preview,
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
         python_call as python_call,
         typed as typed,
     )
-    from enginebay.operations.rewrite_model import (
-        find_sets as find_sets,
-        rewrite as rewrite,
+    from enginebay.operations.rewrite_model import find_sets as find_sets, rewrite as rewrite
+    from enginebay.operations.rewriter_sets import (
         rewriters_for as rewriters_for,
         target_of as target_of,
     )
@@ -52,10 +51,11 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.expected_outputs": "input_sets",
         "operations.export_model": "export",
         "operations.load_artifact": "load",
-        "operations.lowering": "get_backend",
+        "operations.backend": "Backend get_backend",
         "operations.preview_model": "BackendPreview Preview preview",
         "operations.recorded_command": "python_call typed",
-        "operations.rewrite_model": "find_sets rewrite rewriters_for target_of",
+        "operations.rewrite_model": "find_sets rewrite",
+        "operations.rewriter_sets": "rewriters_for target_of",
         "operations.step_display": "show_steps",
         "operations.steps": "Step Steps",
         "operations.verify_artifact": "verify verify_here",

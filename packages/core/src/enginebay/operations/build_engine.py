@@ -17,7 +17,8 @@ from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.operations.convert_engine import convert_engine
 from enginebay.operations.lowering import Lowering
-from enginebay.operations.rewrite_model import export_patch, target_of
+from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.rewriter_sets import target_of
 from enginebay.rewriting import join_reports, mark_nodes
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.backend import get_backend
 from enginebay.config import Problems, backend_params, read_sections
 from enginebay.errors import BackendUnavailableError, ConfigError
+from enginebay.operations.backend import get_backend
 from enginebay.plugins import contributed
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from enginebay.time_limits import check_time_limit, time_limit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.backend import Backend
     from enginebay.hooks import ConvertRequest
     from enginebay.ir import IRModel
+    from enginebay.operations.backend import Backend
 
 
 def convert_engine(

@@ -9,8 +9,8 @@ from enginebay.data import DataSet
 from enginebay.errors import ConversionError
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import read_ir
+from enginebay.operations.backend import get_backend
 from enginebay.operations.convert_engine import convert_engine
-from enginebay.operations.lowering import get_backend
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import check_timeout
 from enginebay.operations.staged_engine import judge_staged, publish_staged

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend import get_backend
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
+from enginebay.operations.backend import get_backend
 from enginebay.tensors import Sample, to_numpy
 from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification import RecordedReference

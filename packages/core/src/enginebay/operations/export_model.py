@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from enginebay.backend import get_backend
 from enginebay.config import ExportOptions, refuse_options
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
-from enginebay.operations.rewrite_model import export_patch, find_sets, target_of
+from enginebay.operations.backend import get_backend
+from enginebay.operations.rewrite_model import export_patch, find_sets
+from enginebay.operations.rewriter_sets import target_of
 from enginebay.rewriting import RewriteReport
 
 if TYPE_CHECKING:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.backend import Backend
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,20 +16,6 @@ if TYPE_CHECKING:
 
 #: A captured graph contains only operators: it calls no functions and modules to rewrite.
 _KINDS: tuple[RewriterKind, ...] = ("lowering",)
-
-
-def get_backend(name: str) -> Backend:
-    """Load and return a backend by name.
-
-    Raises:
-        BackendNotFoundError: No installed distribution provides a backend of this name.
-        PluginError: The plugin is broken, disabled, provided by several distributions, or written
-            for another API version.
-    """
-    from enginebay.plugins import load_backend
-
-    # Only a conversion lowers models: whoever loads an engine gets a backend without lowerings.
-    return Backend(load_backend(name), lower_for=Lowering)
 
 
 class Lowering:
@@ -63,7 +47,7 @@ class Lowering:
                 support.
         """
         # Not at the top: most users of a backend never lower a model.
-        from enginebay.operations.rewrite_model import rewriters_for, target_of
+        from enginebay.operations.rewriter_sets import rewriters_for, target_of
         from enginebay.rewriting import Rewriting, active_lowerings, capture, lower_program
 
         target = target_of(self._backend, self._ir, operators=operators)

@@ -16,13 +16,14 @@ from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRModel
 from enginebay.models import bind, shapes_of
-from enginebay.operations.lowering import get_backend
+from enginebay.operations.backend import get_backend
 from enginebay.operations.preview_obstacles import (
     explain_lacking,
     find_replacement,
     list_unlowered,
 )
-from enginebay.operations.rewrite_model import export_patch, find_sets, target_of
+from enginebay.operations.rewrite_model import export_patch, find_sets
+from enginebay.operations.rewriter_sets import target_of
 from enginebay.operations.settings import check_timeout
 from enginebay.params import IRKind
 from enginebay.plugins import installed_backends

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.backend import get_backend
 from enginebay.exporters import Obstacle
 from enginebay.ir import source_modules
-from enginebay.operations.rewrite_model import rewriters_for, target_of
+from enginebay.operations.backend import get_backend
+from enginebay.operations.rewriter_sets import rewriters_for, target_of
 from enginebay.rewriting import PLACEHOLDER_DOMAIN, list_rewriters
 
 if TYPE_CHECKING:

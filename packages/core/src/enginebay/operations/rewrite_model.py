@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from enginebay.backend import get_backend, plugin_rewriters
 from enginebay.named_objects import named_object
+from enginebay.operations.rewriter_sets import rewriters_for, target_of
 from enginebay.rewriting import (
     ExportPatch,
     RewriterKind,
@@ -22,45 +22,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from enginebay.params import IRKind
-
-
-def rewriters_for(
-    target: Target, callers: Sequence[RewriterSet] = (), *, builtin: bool = True
-) -> list[RewriterSet]:
-    """Return the sets of rewriters among which an export for a target selects.
-
-    Args:
-        target: What the model is exported for; without a backend, only sets for all backends.
-        callers: The caller's sets, as :func:`find_sets` returns them.
-        builtin: False to exclude Enginebay's own rewriters.
-
-    Raises:
-        PluginError: A plugin did not return a ``RewriterSet``, or Enginebay's own rewriters cannot
-            be used.
-    """
-    if target.backend:
-        plugins = get_backend(target.backend).rewriters(target.ir, builtin=builtin)
-    else:
-        plugins = plugin_rewriters(target.ir, builtin=builtin)
-    # In this order the report lists them.
-    return sorted([*callers, *plugins], key=lambda each: not each.fallback)
-
-
-def target_of(backend: str | None, ir: IRKind = "onnx", **fields: Any) -> Target:
-    """Return the target of an export, with the operators that the backend declares.
-
-    Args:
-        backend: The backend's name; None for no backend.
-        ir: The IR that the model is exported to.
-        **fields: Other fields of the target. ``operators`` overrides the backend's list.
-    """
-    if backend:
-        info = get_backend(backend).info
-        fields["lacking"] = info.lacking
-        # An ONNX exporter translates torch's operators; the other IRs contain them.
-        if ir != "onnx" and fields.get("operators") is None:
-            fields["operators"] = info.operators
-    return Target(backend=backend or "", ir=ir, **fields)
 
 
 def rewrite(

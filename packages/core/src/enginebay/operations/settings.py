@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend import Backend, default_backend
+from enginebay.backend import default_backend
 from enginebay.comparators import Comparator, find_comparators
 from enginebay.config import ExportOptions, VerifyOptions, merge_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.hooks import Task
-from enginebay.operations.lowering import get_backend
+from enginebay.operations.backend import Backend, get_backend
 from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
 from enginebay.reference import ProbeSettings

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.artifact import load_request, record_run, run_record, use_artifact
-from enginebay.backend import get_backend
 from enginebay.comparators import find_comparators, recorded_comparators
 from enginebay.config import VerifyOptions, refuse_options
 from enginebay.errors import UsageError
+from enginebay.operations.backend import get_backend
 from enginebay.operations.expected_outputs import (
     find_reference,
     input_sets,

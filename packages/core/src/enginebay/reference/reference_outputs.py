@@ -13,7 +13,7 @@ from enginebay.tensors import Sample, load_samples, save_samples
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.backend import Backend
+    from enginebay.backend import BackendHooks
     from enginebay.inference import Receipt
     from enginebay.models import BoundModel
     from enginebay.params import BackendParams
@@ -74,7 +74,7 @@ class OnnxReference:
         Raises:
             ModelSourceError: Neither the evaluator nor another engine can run the file.
         """
-        from enginebay.backend import get_backend
+        from enginebay.backend import load_hooks
         from enginebay.plugins import installed_backends
 
         failures = []
@@ -86,7 +86,7 @@ class OnnxReference:
             if name == self._backend:
                 continue
             try:
-                outputs, _ = engine_outputs(get_backend(name), self._path, samples)
+                outputs, _ = engine_outputs(load_hooks(name), self._path, samples)
             except EnginebayError as err:
                 failures.append(f"{name}: {err}")
             else:
@@ -122,7 +122,7 @@ def evaluator_outputs(
 
 
 def engine_outputs(
-    backend: Backend,
+    backend: BackendHooks,
     path: Path,
     samples: Sequence[Mapping[str, NumpyArray]],
     params: BackendParams | None = None,

@@ -1,16 +1,13 @@
-"""Backend: the typed interface to one plugin."""
+"""The typed interface to one backend plugin, for all that builds, loads and runs engines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend.contributed import collect_rewriters
 from enginebay.backend.output_files import check_output_files
 from enginebay.errors import (
     BackendUnavailableError,
@@ -26,27 +23,20 @@ from enginebay.hooks import (
     BindingRequest,
     BuiltFor,
     ConvertRequest,
-    RewritersRequest,
     WrapperRequest,
-    not_lowered,
 )
 from enginebay.plugins import wrong_result
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable
+    from pathlib import Path
 
     from enginebay.environment import EnvReport
-    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest, Lower
+    from enginebay.hooks import BackendInfo, CheckEnvRequest
     from enginebay.inference import Wrapper
-    from enginebay.ir import IRModel
-    from enginebay.params import BackendParams, IRKind
+    from enginebay.params import BackendParams
     from enginebay.plugins import LoadedPlugin
-    from enginebay.rewriting import RewriterSet
     from enginebay.tensors import TensorSpec
-
-#: Returns ``ConvertRequest.lower`` for a backend's name and the kind of an IR.
-LowerFor: TypeAlias = "Callable[[str, IRKind], Lower]"
 
 
 def default_backend() -> str:
@@ -57,8 +47,8 @@ def default_backend() -> str:
     return usable[0] if len(usable) == 1 else preferred_backend()
 
 
-def get_backend(name: str) -> Backend:
-    """Load and return a backend by name, for loading: its conversions cannot lower models.
+def load_hooks(name: str) -> BackendHooks:
+    """Load a backend's plugin by name, and return its hooks.
 
     Raises:
         BackendNotFoundError: No installed distribution provides a backend of this name.
@@ -67,11 +57,11 @@ def get_backend(name: str) -> Backend:
     """
     from enginebay.plugins import load_backend
 
-    return Backend(load_backend(name))
+    return BackendHooks(load_backend(name))
 
 
-class Backend:
-    """A backend: the hooks of a plugin as typed methods, which check requests and results.
+class BackendHooks:
+    """The hooks of a backend as typed methods, which check requests and results.
 
     Attributes:
         name: The backend's name.
@@ -81,18 +71,16 @@ class Backend:
         distribution_version: The version of this distribution.
     """
 
-    def __init__(self, plugin: LoadedPlugin, lower_for: LowerFor | None = None) -> None:
+    def __init__(self, plugin: LoadedPlugin) -> None:
         self._plugin = plugin
-        self._lower_for = lower_for
         self.info: BackendInfo = plugin.info
         self.name = plugin.info.name
         self.Params: type[BackendParams] = plugin.info.params
         self.distribution = plugin.status.distribution
         self.distribution_version = plugin.status.version
-        self._available: dict[bool, bool] = {}
 
     def __repr__(self) -> str:
-        return f"<Backend {self.name} from {self.distribution}>"
+        return f"<{type(self).__name__} {self.name} from {self.distribution}>"
 
     # -- environment --------------------------------------------------------------------------
 
@@ -115,45 +103,11 @@ class Backend:
             )
         return version
 
-    def check_env(
-        self,
-        params: BackendParams | None = None,
-        *,
-        with_custom_ops: bool = False,
-        timeout: float = 120.0,
-        log_callback: Callable[[str], object] | None = None,
-    ) -> EnvReport:
-        """Check in four stages, each in a child process, whether the backend works on this machine.
-
-        Args:
-            params: The parameters to check with; by default the backend's defaults.
-            with_custom_ops: True to load the custom operators in ``params`` too.
-            timeout: The time limit of each stage in seconds.
-            log_callback: A function that is called at the end of each stage, with one line for each
-                check.
-        """
-        from enginebay.backend.tiers import check_environment
-
-        return check_environment(
-            self.name,
-            params or self.Params(),
-            with_custom_ops=with_custom_ops,
-            timeout=timeout,
-            log=log_callback,
-        )
-
     def check_tier(self, request: CheckEnvRequest) -> EnvReport:
         """Run the plugin's checks of one check-env stage in this process; return their results."""
         from enginebay.environment import EnvReport
 
         return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
-
-    def is_available(self, with_custom_ops: bool = False) -> bool:
-        """Return True if :meth:`check_env` passes; later calls return the first result again."""
-        if with_custom_ops not in self._available:
-            report = self.check_env(with_custom_ops=with_custom_ops)
-            self._available[with_custom_ops] = report.ok
-        return self._available[with_custom_ops]
 
     def params_from(self, params: BackendParams | Mapping[str, object] | None) -> BackendParams:
         """Convert a mapping to an instance of :attr:`Params`; None gives the defaults.
@@ -174,47 +128,6 @@ class Backend:
         )
 
     # -- IR → engine --------------------------------------------------------------------------
-
-    def to_backend(
-        self, ir: str | Path | IRModel, *, data: object = None, **params: Any
-    ) -> tuple[Path, ...]:
-        """Convert an IR; see :meth:`to_backend_from_param`. Parameters are passed by name."""
-        return self.to_backend_from_param(ir, self.Params(**params), data)
-
-    def to_backend_from_param(
-        self, ir: str | Path | IRModel, params: BackendParams, data: object = None
-    ) -> tuple[Path, ...]:
-        """Convert an IR into engine files in ``params.work_dir``, by default the current folder.
-
-        Existing files are replaced. No manifest is written, and nothing is verified; to build an
-        artifact, use :func:`enginebay.convert`.
-
-        Args:
-            ir: The IR, or the path of its file.
-            params: The backend's parameters.
-            data: The calibration data: an :class:`enginebay.DataSet`, or an argument for one, such
-                as a path.
-
-        Returns:
-            The paths of the engine's files.
-
-        Raises:
-            ParamsError: The precision requires calibration data, and none was passed.
-            ConversionError: The engine's converter failed.
-        """
-        from enginebay.ir import read_ir
-
-        self.check_data(params, has_data=data is not None)
-        work_dir = Path(params.work_dir or ".")
-        work_dir.mkdir(parents=True, exist_ok=True)
-        # Absolute, as in a deployment: a converter may run elsewhere, or return relative paths.
-        model = read_ir(ir)
-        calibration = self.calibration(model, params, data)
-        request = ConvertRequest(
-            ir=model, params=params, work_dir=work_dir.resolve(), calibration=calibration
-        )
-        files = self.convert(request)
-        return tuple(work_dir / file for file in files)
 
     def convert(self, request: ConvertRequest[Any]) -> tuple[Path, ...]:
         """Convert an IR with the plugin's converter, and check the returned files.
@@ -279,14 +192,10 @@ class Backend:
         return None if lacking is None else dict(lacking)
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Check the inputs' dtypes; return the request with ``backend`` and ``lower`` filled in."""
+        """Check the inputs' dtypes; return the request with ``backend`` filled in."""
         self.check_dtypes(request.ir.inputs)
-        lower = request.lower
-        # A deployment passes its own function, which knows the caller's rewriters.
-        if lower is not_lowered:
-            lower = self.lowering(request.ir.kind)
         # Plugins for every backend need the name.
-        return msgspec.structs.replace(request, backend=self.name, lower=lower)
+        return msgspec.structs.replace(request, backend=self.name)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
         """Check that calibration data was passed if the precision requires such data.
@@ -335,43 +244,7 @@ class Backend:
                 hint=f"--precision {calibrated[0]}" if calibrated else None,
             )
 
-    def calibration(
-        self, ir: IRModel, params: BackendParams, data: object, unused: Iterable[str] = ()
-    ) -> CalibrationData | None:
-        """Return the calibration data for a converter.
-
-        Returns:
-            The data; None without data, or if the precision requires no calibration.
-
-        Args:
-            ir: The IR to convert.
-            params: The backend's parameters.
-            data: An :class:`enginebay.DataSet`, or an argument for one; None without data.
-            unused: Inputs of the model that the exporter has dropped; they may be in the data.
-
-        Raises:
-            InputError: The data does not fit the IR's inputs, or every float input is constant.
-        """
-        from enginebay.data import CheckedItems, DataSet
-
-        if data is None or not self.calibrated_precision(params):
-            return None
-        items = CheckedItems(DataSet.of(data), ir.inputs, unused)
-        # Calibration measures the range of each input, and a constant input has none.
-        items.check_varied()
-        return items
-
     # -- engine → wrapper ---------------------------------------------------------------------
-
-    def build_wrapper(self, **params: Any) -> Wrapper:
-        """Load an engine; see :meth:`build_wrapper_from_param`. Parameters are passed by name."""
-        return self.build_wrapper_from_param(self.Params(**params))
-
-    def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:
-        """Load the engine that :meth:`to_backend_from_param` wrote with the same parameters."""
-        directory = Path(params.work_dir or ".")
-        files = tuple(Path(file).relative_to(directory) for file in params.get_model_files())
-        return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
         """Return the coarsest precision that the parameters allow.
@@ -491,91 +364,6 @@ class Backend:
         if not all(isinstance(text, str) for text in (*pinned, *pinned.values())):
             raise wrong_result("bound_to", self._plugin.status, pinned, "a mapping of texts")
         return pinned
-
-    # -- rewriters and configs ----------------------------------------------------------------
-
-    def rewriters(self, ir: IRKind = "onnx", *, builtin: bool = True) -> list[RewriterSet]:
-        """Return the rewriters of this backend, and of plugins that apply to every backend.
-
-        Args:
-            ir: The IR of the export.
-            builtin: False to exclude Enginebay's own rewriters.
-
-        Raises:
-            PluginError: A plugin did not return a ``RewriterSet``, or Enginebay's own rewriters
-                cannot be used.
-        """
-        request = RewritersRequest(backend=self.name, ir=ir, builtin=builtin)
-        return collect_rewriters(self._plugin, request)
-
-    def lowering(self, ir: IRKind) -> Lower:
-        """Return ``ConvertRequest.lower`` for one conversion without the caller's rewriters.
-
-        Args:
-            ir: The kind of the IR that is converted.
-        """
-        return self._lower_for(self.name, ir) if self._lower_for else not_lowered
-
-    def build_param_from_config(
-        self, config: Mapping[str, object], work_dir: str | Path | None = None, **over: object
-    ) -> BackendParams:
-        """Return the parameters that a deploy config specifies.
-
-        Args:
-            config: A config, as :func:`enginebay.authors.files.read_config` returns it.
-            work_dir: The folder of the engine's files.
-            **over: Field name → value; these values override the config.
-
-        Raises:
-            ConfigError: The config is invalid, or is for another backend.
-        """
-        from enginebay.config import Problems, backend_params, read_sections
-
-        problems = Problems()
-        sections = read_sections(config, problems)
-        if sections.backend not in (None, self.name):
-            problems.wrong(
-                ("backend_config", "type"),
-                f"the config is for backend '{sections.backend}', not '{self.name}'",
-            )
-        if work_dir is not None:
-            over = {"work_dir": str(work_dir), **over}
-        params = backend_params(self.Params, sections, problems, over=over)
-        problems.raise_first()
-        return params
-
-    # -- command line tool --------------------------------------------------------------------
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add a command line flag for each documented parameter of the backend."""
-        self.Params.add_arguments(parser)
-
-    @contextmanager
-    def parse_args(
-        self, parser: ArgumentParser, args: Sequence[str] | None = None
-    ) -> Iterator[Namespace]:
-        """Yield the parsed arguments; convert the IR file at the end of the ``with`` block."""
-        parser.add_argument("ir", help="the IR file to convert")
-        if self.info.calibrated:
-            parser.add_argument("--data", help="calibration data, as for 'enginebay deploy --data'")
-        self.add_arguments(parser)
-        parsed = parser.parse_args(args)
-        yield parsed
-        data = getattr(parsed, "data", None)
-        self.to_backend_from_param(parsed.ir, self.Params.from_args(parsed), data)
-
-    def main(self, argv: Sequence[str] | None = None) -> None:
-        """Run the backend's command line tool, for ``python -m`` with the backend's package.
-
-        ``convert IR [flags]`` converts an IR file, with one flag for each parameter; the word
-        ``convert`` is optional. An error is printed in one line on stderr, with its hint.
-
-        Raises:
-            SystemExit: After an error, with the error's exit code; after ``--help``, with 0.
-        """
-        from enginebay.backend.console import run
-
-        run(self, argv)
 
 
 def device_kind(device: str) -> str:
