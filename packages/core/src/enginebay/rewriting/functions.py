@@ -15,13 +15,13 @@ from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
 from enginebay.rewriting.dotted_names import NameNotFoundError, ResolvedName, find_name
 from enginebay.rewriting.patches import Patch, get_patch, install_patches, patch_lock
-from enginebay.rewriting.selection import select_most_specific
+from enginebay.rewriting.selection import Selection, find_losers, select_most_specific
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.rewriter import Lost, MakeContext, Rewriter
+    from enginebay.rewriting.rewriter import MakeContext, Rewriter
 
 
 class FunctionRewriters:
@@ -29,17 +29,17 @@ class FunctionRewriters:
 
     Args:
         rewriters: The function rewriters whose conditions hold.
-        not_found: A list to extend by one line for each rewriter whose name no loaded module has.
-        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
+        selection: The selected rewriters, and why the others are not used.
         active: The selected rewriters, which :meth:`enter` activates.
 
     Raises:
         RewriterError: Two rewriters are equally specific, or a name does not refer to a function.
     """
 
-    def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
+    def __init__(self, rewriters: Iterable[Rewriter]) -> None:
+        not_found = []
         candidates: dict[Hashable, list[Rewriter]] = {}
         # By function and not by name: F.gelu and torch._C._nn.gelu are the same function.
         self._subjects: dict[Hashable, Patch | tuple[Callable[..., object], ...]] = {}
@@ -53,7 +53,9 @@ class FunctionRewriters:
             key = subject.key if isinstance(subject, Patch) else subject[0]
             self._subjects[key] = subject
             candidates.setdefault(key, []).append(rewriter)
-        winners = select_most_specific(candidates, lost)
+        winners = select_most_specific(candidates)
+        lost = find_losers(candidates, winners)
+        self.selection = Selection(tuple(winners.values()), tuple(not_found), lost=lost)
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 

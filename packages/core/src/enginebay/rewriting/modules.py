@@ -14,7 +14,7 @@ from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
-from enginebay.rewriting.selection import select_most_specific
+from enginebay.rewriting.selection import Selection, find_losers, select_most_specific
 from enginebay.rewriting.thread_modules import ThreadDict, claim_children
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.rewriting.rewriter import Context, Lost, MakeContext, Rewriter
+    from enginebay.rewriting.rewriter import Context, MakeContext, Rewriter
 
 #: Stands for a missing attribute; None is a possible value.
 _MISSING = object()
@@ -34,17 +34,17 @@ class ModuleRewriters:
 
     Args:
         rewriters: The module rewriters whose conditions hold.
-        not_found: A list to extend by one line for each rewriter whose name no loaded module has.
-        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
+        selection: The selected rewriters, and why the others are not used.
         active: The selected rewriters, which :meth:`enter` uses.
 
     Raises:
         RewriterError: Two rewriters are equally specific, or a name does not refer to a class.
     """
 
-    def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
+    def __init__(self, rewriters: Iterable[Rewriter]) -> None:
+        not_found = []
         candidates: dict[type, list[Rewriter]] = {}
         for rewriter in rewriters:
             try:
@@ -59,7 +59,9 @@ class ModuleRewriters:
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)
-        winners = select_most_specific(candidates, lost)
+        winners = select_most_specific(candidates)
+        lost = find_losers(candidates, winners)
+        self.selection = Selection(tuple(winners.values()), tuple(not_found), lost=lost)
         self._by_class = {key: ActiveRewriter(each) for key, each in winners.items()}
         self.active = list(self._by_class.values())
 

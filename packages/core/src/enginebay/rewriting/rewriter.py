@@ -21,9 +21,6 @@ NEEDS = {
     "lacking": "unsupported operator",
 }
 
-#: The rewriters that were not selected, each with the selected one.
-Lost: TypeAlias = "dict[Rewriter, Rewriter]"
-
 #: Returns the context of a rewriter for its original function or module.
 MakeContext: TypeAlias = "Callable[[Callable[..., object]], Context]"
 

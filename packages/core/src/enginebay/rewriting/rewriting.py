@@ -9,7 +9,7 @@ from msgspec import structs
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.functions import FunctionRewriters
-from enginebay.rewriting.lowering import LoweringRewriters
+from enginebay.rewriting.lowering import LoweringRewriters, choose_lowerings
 from enginebay.rewriting.modules import ModuleRewriters
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
 from enginebay.rewriting.rewriter import Context, RewriterKind
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.rewriter import Lost, Rewriter, Target
+    from enginebay.rewriting.rewriter import Rewriter, Target
+    from enginebay.rewriting.selection import Selection
 
 
 class Rewriting:
@@ -59,25 +60,24 @@ class Rewriting:
         self._strict = strict
         self._undo: ExitStack | None = None
         self._active: list[ActiveRewriter] = []
+        self._symbolics: SymbolicRewriters | None = None
         self._lowerings: LoweringRewriters | None = None
-        self._not_found: list[str] = []
-        self._not_served: list[str] = []
-        self._lost: Lost = {}
+        self._selections: tuple[Selection, ...] = ()
 
     @property
     def report(self) -> RewriteReport:
         """The report of the rewriters so far; also available after the context has ended."""
         lowerings = self._lowerings.active if self._lowerings else []
+        unused = self._symbolics.unused if self._symbolics else []
+        lost = {each: used for step in self._selections for each, used in step.lost.items()}
         return RewriteReport(
             applied=tuple(
                 _make_record(active.rewriter, count=active.count)
                 for active in (*self._active, *lowerings)
             ),
-            not_found=tuple(self._not_found),
-            not_served=tuple(self._not_served),
-            lost=tuple(
-                _make_record(loser, lost_to=winner.origin) for loser, winner in self._lost.items()
-            ),
+            not_found=tuple(self._not_found()),
+            not_served=(*self._not_served(), *unused),
+            lost=tuple(_make_record(each, lost_to=used.origin) for each, used in lost.items()),
         )
 
     def __enter__(self) -> Rewriting:
@@ -86,32 +86,24 @@ class Rewriting:
                 "this rewrite() context is already active",
                 hint="call rewrite() again to create a new context",
             )
-        self._not_found, self._not_served, self._lost = [], [], {}
-        chosen = select_applicable(self._rewriters, self.target)
-        not_found, not_served, lost = self._not_found, self._not_served, self._lost
-        not_served += _list_unused(self._rewriters, chosen)
         # Validate all of them before anything is changed: their constructors raise.
-        modules = ModuleRewriters(_filter_kind(chosen, "module"), not_found, lost)
+        applicable = select_applicable(self._rewriters, self.target)
+        modules = ModuleRewriters(_filter_kind(applicable, "module"))
         # In reverse order of their effect: a kind that acts earlier must know what it would hide.
-        symbolics = SymbolicRewriters(
-            _filter_kind(chosen, "symbolic"), self.target, not_found, not_served, lost
-        )
-        later = [each.rewriter for each in symbolics.active]
-        lowerings = LoweringRewriters(
-            drop_outranked(_filter_kind(chosen, "lowering"), later, lost),
-            self._fields,
-            not_found,
-            not_served,
-            lost,
-        )
-        later += [each.rewriter for each in lowerings.active if not each.rewriter.needs]
-        functions = FunctionRewriters(
-            drop_outranked(_filter_kind(chosen, "function"), later, lost), not_found, lost
-        )
-        if self._strict and (lines := [*self._not_found, *self._not_served]):
+        symbolics = SymbolicRewriters(_filter_kind(applicable, "symbolic"), self.target)
+        later = symbolics.selection.selected
+        unhidden = drop_outranked(_filter_kind(applicable, "lowering"), later)
+        choice = choose_lowerings(unhidden.selected, self.target)
+        self._selections = (applicable, modules.selection, symbolics.selection)
+        self._selections += (unhidden, choice.selection)
+        later += tuple(each for each in choice.selection.selected if not each.needs)
+        unhidden = drop_outranked(_filter_kind(applicable, "function"), later)
+        functions = FunctionRewriters(unhidden.selected)
+        self._selections += (unhidden, functions.selection)
+        if self._strict and (lines := [*self._not_found(), *self._not_served()]):
             raise RewriterError("\n".join(lines))
         self._active = [*functions.active, *modules.active, *symbolics.active]
-        self._lowerings = lowerings
+        self._symbolics, self._lowerings = symbolics, LoweringRewriters(choice, self._fields)
         with ExitStack() as undo:
             # Modules first: their constructors must compute with the original functions.
             if self._original is not None:
@@ -120,7 +112,7 @@ class Rewriting:
                 )
             symbolics.enter(undo, self._make_context)
             functions.enter(undo, self._make_context)
-            lowerings.enter(undo)
+            self._lowerings.enter(undo)
             self._undo = undo.pop_all()  # all succeeded; otherwise the block has reverted them
         return self
 
@@ -130,25 +122,18 @@ class Rewriting:
         if undo is not None:
             undo.close()
 
+    def _not_found(self) -> list[str]:
+        return [line for step in self._selections for line in step.not_found]
+
+    def _not_served(self) -> list[str]:
+        return [line for step in self._selections for line in step.not_served]
+
     def _make_context(self, origin_func: Callable[..., Any]) -> Context:
         return Context(origin_func=origin_func, **self._fields)
 
 
-def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:
-    """Return a line on each rewriter of the caller if none is in ``chosen``; else an empty list."""
-    # A set for several backends has rewriters that do not apply: that is no line.
-    callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
-    if not set(callers).isdisjoint(chosen):
-        return []
-    return [
-        f'the {rewriter.kind} rewriter of "{rewriter.name}" does nothing: it is for '
-        f"{rewriter.condition}"
-        for rewriter in callers
-    ]
-
-
-def _filter_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter]:
-    return [rewriter for rewriter in rewriters if rewriter.kind == kind]
+def _filter_kind(applicable: Selection, kind: RewriterKind) -> list[Rewriter]:
+    return [rewriter for rewriter in applicable.selected if rewriter.kind == kind]
 
 
 def _make_record(rewriter: Rewriter, *, count: int = 0, lost_to: str = "") -> AppliedRewriter:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
@@ -9,49 +11,81 @@ from typing import TYPE_CHECKING, TypeVar
 from enginebay.errors import RewriterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from enginebay.params import IRKind
-    from enginebay.rewriting.rewriter import Lost, Rewriter, Target
+    from enginebay.rewriting.rewriter import Rewriter, Target
 
     VersionOf = Callable[[str], str | None]
 
-_K = TypeVar("_K", bound="Hashable")
+_K = TypeVar("_K", bound=Hashable)
 
 
-def select_applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
-    """Return the rewriters whose conditions all hold for the target, in their given order."""
+@dataclass(frozen=True)
+class Selection:
+    """The rewriters that one step of the selection keeps, and why the others are not used.
+
+    Attributes:
+        selected: The rewriters that are kept.
+        not_found: One line for each rewriter whose name no loaded module has.
+        not_served: One line for each rewriter that could have no effect.
+        lost: Rewriter that is not kept → the rewriter that is used instead.
+    """
+
+    selected: tuple[Rewriter, ...] = ()
+    not_found: tuple[str, ...] = ()
+    not_served: tuple[str, ...] = ()
+    lost: Mapping[Rewriter, Rewriter] = field(default_factory=dict)
+
+
+def select_applicable(rewriters: Sequence[Rewriter], target: Target) -> Selection:
+    """Return the rewriters whose conditions all hold for the target, in their given order.
+
+    If the caller's own rewriters are for other targets only, there is a line for each of them.
+    """
     version_of = _version_lookup()
-    return [
+    selected = tuple(
         rewriter
         for rewriter in rewriters
         if _static_conditions_hold(rewriter, target.backend, target.ir, version_of)
         and (rewriter.check is None or rewriter.check(target))
-    ]
+    )
+    # A set for several backends has rewriters that do not apply: that is no line.
+    callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
+    unused = callers if set(callers).isdisjoint(selected) else []
+    lines = (
+        f'the {rewriter.kind} rewriter of "{rewriter.name}" does nothing: it is for '
+        f"{rewriter.condition}"
+        for rewriter in unused
+    )
+    return Selection(selected, not_served=tuple(lines))
 
 
-def select_most_specific(
-    candidates: Mapping[_K, list[Rewriter]], lost: Lost | None = None
-) -> dict[_K, Rewriter]:
+def select_most_specific(candidates: Mapping[_K, Sequence[Rewriter]]) -> dict[_K, Rewriter]:
     """Return the most specific rewriter for each key of ``candidates``.
 
     Args:
         candidates: What is replaced, such as a function → all rewriters that replace it.
-        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Raises:
         RewriterError: Two rewriters for one key are equally specific.
     """
-    winners = {key: _pick_winner(rewriters) for key, rewriters in candidates.items()}
-    if lost is not None:
-        for key, winner in winners.items():
-            lost.update((each, winner) for each in candidates[key] if each is not winner)
-    return winners
+    return {key: _pick_winner(rewriters) for key, rewriters in candidates.items()}
 
 
-def drop_outranked(
-    rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
-) -> list[Rewriter]:
+def find_losers(
+    candidates: Mapping[_K, Sequence[Rewriter]], winners: Mapping[_K, Rewriter]
+) -> dict[Rewriter, Rewriter]:
+    """Return the candidates that are not among the winners, each with the winner for its key."""
+    return {
+        rewriter: winner
+        for key, winner in winners.items()
+        for rewriter in candidates[key]
+        if rewriter is not winner
+    }
+
+
+def drop_outranked(rewriters: Iterable[Rewriter], later: Iterable[Rewriter]) -> Selection:
     """Return the rewriters without those that would hide a higher-ranked rewriter of a later step.
 
     Functions are replaced first, then operators are lowered, and finally operators are translated
@@ -61,10 +95,9 @@ def drop_outranked(
     Args:
         rewriters: Function rewriters, or lowerings.
         later: The rewriters for later steps: lowerings and symbolics.
-        lost: A dictionary to extend: dropped rewriter → the rewriter that it would hide.
     """
     highest = {each.operator: each for each in sorted(later, key=lambda each: each.rank)}
-    remaining = []
+    remaining, lost = [], {}
     for rewriter in rewriters:
         winner = highest.get(rewriter.operator)
         # A lowering for complex numbers only does not hide others.
@@ -72,7 +105,7 @@ def drop_outranked(
             remaining.append(rewriter)
         else:
             lost[rewriter] = winner
-    return remaining
+    return Selection(tuple(remaining), lost=lost)
 
 
 def list_rewriters(
@@ -102,13 +135,14 @@ def list_rewriters(
             listed[rewriter] = winner
             if winner is None and rewriter.check is None and not rewriter.needs:
                 winner = rewriter
-    lost: Lost = {}
+    lost: dict[Rewriter, Rewriter] = {}
     later: list[Rewriter] = []
     for kind in ("symbolic", "lowering", "function"):
         group = [each for each, winner in listed.items() if each.kind == kind and winner is None]
-        remaining = drop_outranked(group, later, lost)
+        step = drop_outranked(group, later)
+        lost.update(step.lost)
         if kind != "symbolic" or ir == "onnx":
-            later += [each for each in remaining if each.check is None and not each.needs]
+            later += [each for each in step.selected if each.check is None and not each.needs]
     return listed | lost
 
 
@@ -126,7 +160,7 @@ def _specificity_key(rewriter: Rewriter) -> tuple[int, ...]:
     )
 
 
-def _pick_winner(rewriters: list[Rewriter]) -> Rewriter:
+def _pick_winner(rewriters: Sequence[Rewriter]) -> Rewriter:
     if len(rewriters) == 1:
         return rewriters[0]
     highest = max(map(_specificity_key, rewriters))

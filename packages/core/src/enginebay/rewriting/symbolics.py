@@ -8,13 +8,13 @@ from enginebay.errors import ExportError, RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.patches import Patch, install_patches, patch_lock
-from enginebay.rewriting.selection import select_most_specific
+from enginebay.rewriting.selection import Selection, find_losers, select_most_specific
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.rewriter import Lost, MakeContext, Rewriter, Target
+    from enginebay.rewriting.rewriter import MakeContext, Rewriter, Target
 
 
 class SymbolicRewriters:
@@ -23,12 +23,11 @@ class SymbolicRewriters:
     Args:
         rewriters: The symbolic rewriters whose conditions hold.
         target: The target that the model is exported for.
-        not_found: A list to extend by one line for each rewriter whose name no loaded module has.
-        not_served: A list to extend by one line for each symbolic that the exporter cannot use.
-        lost: A dictionary to extend: rewriter that is not selected → the rewriter selected instead.
 
     Attributes:
+        selection: The selected rewriters, and why the others are not used.
         active: The selected rewriters, which :meth:`enter` activates.
+        unused: One line for each symbolic that turned out to have no effect during the export.
 
     Raises:
         RewriterError: Two rewriters are equally specific, or a name does not refer to an autograd
@@ -36,18 +35,11 @@ class SymbolicRewriters:
         ExportError: The exporter cannot use a symbolic that the caller declared.
     """
 
-    def __init__(
-        self,
-        rewriters: Iterable[Rewriter],
-        target: Target,
-        not_found: list[str],
-        not_served: list[str],
-        lost: Lost,
-    ) -> None:
+    def __init__(self, rewriters: Iterable[Rewriter], target: Target) -> None:
+        not_found, not_served = [], []
         candidates: dict[Hashable, list[Rewriter]] = {}
         self._patches: dict[Hashable, Patch] = {}
         self._exporter = target.exporter  # if None, symbolics are registered in both exporters
-        self._not_served = not_served
         for rewriter in rewriters:
             if target.ir != "onnx":
                 subject = f'the symbolic of "{rewriter.name}"'
@@ -63,13 +55,18 @@ class SymbolicRewriters:
                 continue
             why_never_met = _exporter_checks().get(target.exporter) if rewriter.is_pytorch else None
             if why_never_met and (reason := why_never_met(rewriter.name)):
-                self._refuse_symbolic(rewriter, reason)
+                not_served.append(self._refuse_symbolic(rewriter, reason))
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
-        winners = select_most_specific(candidates, lost)
+        winners = select_most_specific(candidates)
+        lost = find_losers(candidates, winners)
+        self.selection = Selection(
+            tuple(winners.values()), tuple(not_found), tuple(not_served), lost
+        )
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
+        self.unused: list[str] = []
 
     def enter(self, undo: ExitStack, make_context: MakeContext) -> None:
         """Activate the rewriters.
@@ -96,12 +93,15 @@ class SymbolicRewriters:
             from enginebay.rewriting.torchscript_symbolics import watch_constants
 
             operators = [each.rewriter for each in self.active if each.rewriter.is_pytorch]
-            watch_constants(undo, operators, self._refuse_symbolic)
+            watch_constants(
+                undo, operators, lambda *why: self.unused.append(self._refuse_symbolic(*why))
+            )
 
-    def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> None:
-        """Raise an ExportError for a symbolic that the caller declared but the exporter cannot use.
+    def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> str:
+        """Return the line on a symbolic that the exporter cannot use.
 
-        For an unusable symbolic of core or a plugin, add a line to ``not_served`` instead.
+        Raises:
+            ExportError: The caller declared the symbolic.
         """
         others = [
             name
@@ -115,7 +115,7 @@ class SymbolicRewriters:
         )
         if rewriter.distribution is None:
             raise ExportError(line)
-        self._not_served.append(line)
+        return line
 
 
 def _make_patch(rewriter: Rewriter) -> Patch:

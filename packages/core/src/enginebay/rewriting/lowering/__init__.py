@@ -9,6 +9,7 @@ the engine still does not support.
 
 from __future__ import annotations
 
+from enginebay.rewriting.lowering.choice import choose_lowerings
 from enginebay.rewriting.lowering.context import LoweringContext
 from enginebay.rewriting.lowering.observed_operators import observe_operators
 from enginebay.rewriting.lowering.program import capture, lower_program
@@ -19,6 +20,7 @@ __all__ = [
     "LoweringRewriters",
     "active_lowerings",
     "capture",
+    "choose_lowerings",
     "lower_program",
     "observe_operators",
 ]
