@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering.operators import Known
     from enginebay.torch_private import ONNXRegistry, OpOverload
 
-    #: Takes a graph's constants, the exporter's decompositions and the operators that it translates.
+    #: Takes a graph's constants, the exporter's decompositions, and what it translates.
     BuildTable = Callable[[GraphValues, Mapping[Any, Any], Known], Mapping[Any, Any]]
 
 
