@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import onnx
 import psutil
 import pytest
 
@@ -50,6 +51,10 @@ class Moody(loopback.LoopbackWrapper):
             time.sleep(0.005)
         if mood == "crash" and self.calls > 2:
             ctypes.string_at(0)
+        if mood == "raise" and self.calls > 20:
+            raise RuntimeError("out of oil")
+        if mood == "kill" and self.calls > 20:
+            os.kill(os.getpid(), 9)
         if mood == "hang" and self.calls > 2:
             time.sleep(600)
         return super().execute(feed)
@@ -218,6 +223,8 @@ def test_the_ratio_says_how_many_times_as_fast_an_artifact_is(
         ("crash", "'moody' ended with SIGSEGV"),
         ("hang", "'moody' ran past its time limit of {limit}."),
         ("no load", "the engine is cold; light it"),
+        ("raise", f"onnx.reference {onnx.__version__} failed on input float32(2, 4): out of oil"),
+        ("kill", "'moody' ended with SIGKILL"),
     ],
 )
 def test_a_failed_artifact_fails_only_its_own_row(
