@@ -332,7 +332,7 @@ def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | 
         known = discovery.fault_of(group, status)
         raise discovery.error_for(group, status) from (known and known.cause)
     try:
-        # Core's own tests import core's plugins: the trial protects from strangers' code.
+        # A trial protects from the code of others; core's plugins are part of core.
         if not status.is_core:
             check_survival(group, status)
         return import_checked(group, status)

@@ -90,7 +90,7 @@ def drop_outranked(rewriters: Iterable[Rewriter], later: Iterable[Rewriter]) -> 
 
     Functions are replaced first, then operators are lowered, and finally operators are translated
     to ONNX by symbolics. A rewriter of an earlier step hides rewriters of the same operator in
-    later steps. The caller's rewriters have the highest rank, and core's the lowest.
+    later steps. The caller's rewriters have the highest rank, and fallbacks the lowest.
 
     Args:
         rewriters: Function rewriters, or lowerings.

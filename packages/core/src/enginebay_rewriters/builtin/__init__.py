@@ -1,4 +1,4 @@
-"""Core's own rewriters, which apply to every backend.
+"""Enginebay's own rewriters, which apply to every backend.
 
 Each rewriter replaces a function that a current exporter refuses or translates wrongly.
 ``docs/reference/rewriters.md`` lists these faults of the exporters with the versions of torch, and
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def builtin_rewriters() -> RewriterSet:
-    """Return core's rewriters, which :func:`enginebay.rewrite` uses by default."""
+    """Return Enginebay's own rewriters, which :func:`enginebay.rewrite` uses by default."""
     # Imported at the first export and not at start-up. Each file adds its rewriters to the set.
     from enginebay_rewriters.builtin import (  # noqa: F401  # see above
         activations,

@@ -152,7 +152,7 @@ def _rank_lowerings(
 
     A lowering for complex numbers comes first, then a lowering for fixed sizes, then a general one.
     But a lowering with a higher rank comes before all others: the caller's before a plugin's, and a
-    plugin's before core's.
+    plugin's before a fallback.
     """
     real = {
         key: group
