@@ -473,11 +473,8 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
     builtin: bool = True
 
 
-@runtime_checkable
 class Rewriters(Protocol):
     """What the hook ``rewriters`` returns: an :class:`enginebay.RewriterSet`."""
-
-    def from_distribution(self, distribution: str) -> Rewriters: ...
 
     def __len__(self) -> int: ...
 
