@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import enginebay_lab as lab
-from enginebay.data import Item
+from enginebay.authors.sources import Item
 from enginebay.errors import EnginebayError
 from enginebay_lab.evaluation.digests import ItemDigests
 from enginebay_lab.evaluation.metric_sources import find_metrics

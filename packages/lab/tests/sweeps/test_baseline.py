@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from enginebay.inference import Latency
+from enginebay.authors import Latency
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
