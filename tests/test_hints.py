@@ -33,6 +33,6 @@ def test_core_names_no_flag_of_the_lab_in_its_hints() -> None:
     commands = (f"enginebay_lab.commands.{name}" for name in known_packages("commands"))
     lab = set().union(*map(flags_of, commands)) - flags_of_core()
     assert {"--against", "--max-drop"} <= lab
-    tables = (CORE / "errors" / "python_hints.py").read_text().partition("class Option")[0]
+    tables = (CORE / "errors" / "hints.py").read_text().partition("class Option")[0]
     named = set(re.findall(r'"([a-z0-9_]+)"', tables))
     assert {flag[2:].replace("-", "_") for flag in lab} & named == set()

@@ -13,7 +13,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import Hint, UsageError, argument
-from enginebay.errors.python_hints import _ARGUMENTS, _OPTION_CLASSES, translate_hint
+from enginebay.errors.hints import _ARGUMENTS, _OPTION_CLASSES, translate_hint
 from enginebay_testing.command_runs import command, environment
 
 SOURCE = Path(eb.__file__).parent

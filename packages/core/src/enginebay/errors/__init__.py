@@ -37,8 +37,8 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enginebay.errors.full_disk import disk_error, names_full_disk
+from enginebay.errors.hints import Hint, argument, python_hint
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
-from enginebay.errors.python_hints import Hint, argument, python_hint
 from enginebay.errors.text import first_line, message_of, nearest, one_line
 
 if TYPE_CHECKING:
