@@ -156,9 +156,11 @@ def lint(session: nox.Session) -> None:
     install(session, *ours, *tools, "pytest", "hypothesis", "psutil")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    sources = (f"{path}/src" for path in PACKAGES.values())
+    sources = [f"{path}/src" for path in PACKAGES.values()]
     session.run("mypy", *sources, "benchmarks", "noxfile.py")
-    session.run("lint-imports", "--config", "pyproject.toml", "--no-cache")
+    # The sources of every package, also of those whose engines are not installed here.
+    env = {"PYTHONPATH": os.pathsep.join(sources)}
+    session.run("lint-imports", "--config", "pyproject.toml", "--no-cache", env=env)
 
 
 def add_session(name: str, part: dict[str, Any]) -> None:
