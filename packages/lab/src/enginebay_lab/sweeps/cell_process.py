@@ -22,8 +22,9 @@ from enginebay_lab.sweeps.cell_task import run_cell
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-#: Modules that most cells need. They take six of the eight CPU seconds of a small model's cell, and
-#: start no thread: a fork has only the thread that forked, and a lock of another would stay locked.
+#: Modules that most cells need. They take six of the eight CPU seconds of a small model's cell. A
+#: fork has only the thread that forked: of these modules, only NumPy's OpenBLAS starts threads, and
+#: it starts them again in a fork.
 _MODULES = ("torch.export", "torch.onnx", "torch._dynamo", "onnx", "onnxscript")
 #: The time for a process to end after it has sent the row; a thread of the model may never end.
 _END_SECONDS = 1.0
