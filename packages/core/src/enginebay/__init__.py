@@ -66,15 +66,12 @@ if TYPE_CHECKING:
         ConfigKey as ConfigKey,
         FileName as FileName,
     )
+    from enginebay.partition import mark as mark, marks as marks
     from enginebay.plugins import (
         BackendStatus as BackendStatus,
         list_backends as list_backends,
     )
-    from enginebay.rewriting import (
-        RewriterSet as RewriterSet,
-        mark as mark,
-        marks as marks,
-    )
+    from enginebay.rewriting import RewriterSet as RewriterSet
     from enginebay.tensors import TensorSpec as TensorSpec
     from enginebay.verdict import (
         VerdictWarning as VerdictWarning,
@@ -100,7 +97,8 @@ _fetch, __dir__, __all__ = lazy_names(
         ),
         "params": "BackendParams ConfigKey FileName",
         "plugins": "BackendStatus list_backends",
-        "rewriting": "RewriterSet mark marks",
+        "partition": "mark marks",
+        "rewriting": "RewriterSet",
         "tensors": "TensorSpec",
         "verdict": "VerdictWarning Verification",
     },

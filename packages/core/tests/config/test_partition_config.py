@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enginebay.config import Problems, read_sections
-from enginebay.params import Cut
+from enginebay.partition import Cut
 
 PARTS = "partition_config.partition_cfg"
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import RewriterError
-from enginebay.rewriting import mark_nodes
+from enginebay.partition import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 
@@ -71,7 +71,7 @@ def test_mark_nodes_makes_each_mark_a_node(export, exporter):
     assert mark_names(exported) == ["neck", "flat"]
     assert exported.nodes[1] == "enginebay::Mark"
     assert exported.opsets["enginebay"] == 1
-    assert exported.report.fired["enginebay.rewriting.mark_function.Mark"] == 2
+    assert exported.report.fired["enginebay.partition.mark_function.Mark"] == 2
 
 
 @both

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         FileEntry as FileEntry,
         IRRecord as IRRecord,
         Manifest as Manifest,
-        Part as Part,
         PluginRecord as PluginRecord,
         RunRecord as RunRecord,
     )
@@ -36,11 +35,6 @@ if TYPE_CHECKING:
         Artifact as Artifact,
         open_artifact as open_artifact,
         use_artifact as use_artifact,
-    )
-    from enginebay.artifact.parts import (
-        SIMULATION_FOLDER as SIMULATION_FOLDER,
-        convert_parts as convert_parts,
-        simulation_folder as simulation_folder,
     )
     from enginebay.artifact.run_records import (
         record_run as record_run,
@@ -60,13 +54,12 @@ __getattr__, __dir__, __all__ = lazy_names(
         "artifact.converted_engine": "ConvertedEngine",
         "artifact.isolated_wrapper": "IsolatedWrapper",
         "artifact.manifest": (
-            "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest Part "
+            "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest "
             "PluginRecord RunRecord"
         ),
         "artifact.manifest_building": "build_manifest",
         "artifact.node_modules": "record_modules",
         "artifact.opening": "Artifact SAMPLES_FILE open_artifact use_artifact",
-        "artifact.parts": "SIMULATION_FOLDER convert_parts simulation_folder",
         "artifact.engine_request": "LoadRequest load_request",
         "artifact.run_records": "record_run run_record",
         "artifact.staging_directory": "StagingDirectory move_artifact staging",

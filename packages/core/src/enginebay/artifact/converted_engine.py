@@ -10,11 +10,11 @@ from enginebay.artifact.engine_request import LoadRequest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.artifact.manifest import Part
     from enginebay.backend import BackendHooks
     from enginebay.hooks import BuiltFor
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
+    from enginebay.partition import Part
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact.manifest import Part
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
-from enginebay.artifact.parts import SIMULATION_FOLDER, load_parts
 from enginebay.backend import load_hooks, time_layers
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
+from enginebay.partition import SIMULATION_FOLDER, Part, load_parts
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import msgspec
 from enginebay.data import DataRecord
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
+from enginebay.partition import Part
 from enginebay.tensors import TensorSpec
 from enginebay.verdict import Verdict, Verification
 from enginebay.version import __version__
@@ -98,27 +99,6 @@ class ComparatorRecord(msgspec.Struct, frozen=True):
 
     outputs: tuple[str, ...]
     comparator: str
-
-
-class Part(msgspec.Struct, frozen=True):
-    """One part of a model that was cut; its engine runs after the engines of earlier parts.
-
-    Attributes:
-        folder: The folder of the engine's files, relative to the artifact.
-        files: Names of the engine's files relative to the folder, as the backend listed them.
-        inputs: The part's inputs: inputs of the model, or outputs of earlier parts.
-        outputs: The part's outputs: inputs of later parts, or outputs of the model.
-    """
-
-    folder: str
-    files: tuple[str, ...]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Paths of the engine's files relative to the artifact."""
-        return tuple(f"{self.folder}/{file}" for file in self.files)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
 
-    from enginebay.artifact import Artifact, IRRecord, Part
+    from enginebay.artifact import Artifact, IRRecord
     from enginebay.data import DataRecord
+    from enginebay.partition import Part
 
 EXAMPLES = ("enginebay inspect artifact", "enginebay inspect net.onnx --json")
 

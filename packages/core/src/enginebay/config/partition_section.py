@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.config.section_fields import join_keys, read_section
 from enginebay.config.sections import PartitionSection, PartSection
-from enginebay.params import Cut
+from enginebay.partition import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

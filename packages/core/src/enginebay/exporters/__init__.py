@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from enginebay.exporters.draft_export import Draft, Obstacle, merge_obstacles, write_draft
 from enginebay.exporters.ir_files import check_choices, write_ir
-from enginebay.exporters.partition import split
 
 __all__ = [
     "Draft",
     "Obstacle",
     "check_choices",
     "merge_obstacles",
-    "split",
     "write_draft",
     "write_ir",
 ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.inference.chain import ChainedWrapper as ChainedWrapper
     from enginebay.inference.input_check import InputCheck as InputCheck
     from enginebay.inference.layers import TimedLayer as TimedLayer
     from enginebay.inference.receipt import (
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "inference.chain": "ChainedWrapper",
         "inference.input_check": "InputCheck",
         "inference.layers": "TimedLayer",
         "inference.receipt": "Receipt coarseness",

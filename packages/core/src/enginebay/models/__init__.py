@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from enginebay.models.bound_model import BoundModel as BoundModel, bind as bind
     from enginebay.models.example_inputs import shapes_of as shapes_of
     from enginebay.models.forward_arguments import Call as Call
-    from enginebay.models.input_names import choose_unused_name as choose_unused_name
     from enginebay.models.recorded_calls import RecordedCalls as RecordedCalls, record as record
     from enginebay.models.shape_variants import (
         between_shapes as between_shapes,
@@ -28,7 +27,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.bound_model": "BoundModel bind",
         "models.example_inputs": "shapes_of",
         "models.forward_arguments": "Call",
-        "models.input_names": "choose_unused_name",
         "models.recorded_calls": "RecordedCalls record",
         "models.shape_variants": (
             "between_shapes crossed_shapes extreme_shapes shapes_at unlimited_sizes"

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from enginebay import torch_private
 from enginebay.errors import InputError, nearest
-from enginebay.models.input_names import choose_unused_name
 from enginebay.sources import forward_parameters
 from enginebay.state import copy_detached
-from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
+from enginebay.tensors import (
+    choose_unused_name,
+    is_cache,
+    leaves,
+    map_leaves,
+    map_named,
+    to_numpy,
+    to_torch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,10 +14,9 @@ from enginebay import torch_private
 from enginebay.errors import InputError, ModelError, first_line
 from enginebay.ir import format_raising_line
 from enginebay.models.forward_arguments import Call, bind_arguments, find_misspelled_input
-from enginebay.models.input_names import choose_unused_name, rename_tensors
 from enginebay.sources import forward_parameters
 from enginebay.state import copy_detached, evaluation, output_tensors
-from enginebay.tensors import TensorSpec, is_cache, specs
+from enginebay.tensors import TensorSpec, choose_unused_name, is_cache, rename_tensors, specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -12,14 +12,15 @@ from enginebay.errors import (
     UsageError,
     disk_error,
 )
-from enginebay.exporters import split, write_ir
+from enginebay.exporters import write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.operations.convert_engine import convert_engine
 from enginebay.operations.lowering import Lowering
 from enginebay.operations.rewrite_model import export_patch
 from enginebay.operations.rewriter_sets import target_of
-from enginebay.rewriting import join_reports, mark_nodes
+from enginebay.partition import mark_nodes, split
+from enginebay.rewriting import join_reports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import ConvertedEngine, convert_parts, simulation_folder
+from enginebay.artifact import ConvertedEngine
 from enginebay.backend import kept_nodes
 from enginebay.errors import ChildTimeoutError, ConversionError
+from enginebay.partition import convert_parts, simulation_folder
 from enginebay.time_limits import check_time_limit, time_limit
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _convert_parts(
     engine: ConvertedEngine, request: ConvertRequest[Any], cut: Sequence[IRModel]
 ) -> ConvertedEngine:
     parts = convert_parts(
-        engine.backend,
+        engine.backend.convert,
         cut,
         engine.params,
         request.work_dir,

@@ -6,8 +6,9 @@ import shutil
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import SAMPLES_FILE, SIMULATION_FOLDER, build_manifest, record_modules
+from enginebay.artifact import SAMPLES_FILE, build_manifest, record_modules
 from enginebay.ir import IR_FOLDER
+from enginebay.partition import SIMULATION_FOLDER
 from enginebay.reference import judge_settled
 from enginebay.tensors import save_samples
 

@@ -8,7 +8,6 @@ key of a config, and every field in the docstring is a command-line flag too.
 from __future__ import annotations
 
 from enginebay.params.base import BackendParams, ConfigKey
-from enginebay.params.cuts import Cut
 from enginebay.params.declared import Declared
 from enginebay.params.dynamic_dims import DynamicDim, DynamicShapes
 from enginebay.params.fields import Field, declared_fields, read_fields
@@ -27,7 +26,6 @@ from enginebay.params.shapes import (
 __all__ = [
     "BackendParams",
     "ConfigKey",
-    "Cut",
     "Declared",
     "DynamicDim",
     "DynamicShapes",

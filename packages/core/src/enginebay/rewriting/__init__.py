@@ -36,7 +36,6 @@ from enginebay.rewriting.lowering import (
     lower_program,
     observe_operators,
 )
-from enginebay.rewriting.marking import DOMAIN, OPERATOR, mark, mark_nodes, marks
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.placeholders import (
     PLACEHOLDER_DOMAIN,
@@ -51,8 +50,6 @@ from enginebay.rewriting.selection import list_rewriters
 from enginebay.rewriting.torchscript_symbolics import has_symbolic
 
 __all__ = [
-    "DOMAIN",
-    "OPERATOR",
     "PLACEHOLDER_DOMAIN",
     "AppliedRewriter",
     "Context",
@@ -73,9 +70,6 @@ __all__ = [
     "join_reports",
     "list_rewriters",
     "lower_program",
-    "mark",
-    "mark_nodes",
-    "marks",
     "observe_operators",
     "operator_name",
     "placeholder_translations",

@@ -49,11 +49,16 @@ if TYPE_CHECKING:
         dtype_name as dtype_name,
         specs as specs,
     )
+    from enginebay.tensors.tensor_names import (
+        choose_unused_name as choose_unused_name,
+        rename_tensors as rename_tensors,
+    )
 
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "tensors.tensor_names": "choose_unused_name rename_tensors",
         "tensors.array_checks": "equal_arrays is_all_non_finite is_float",
         "tensors.arrays": (
             "NumpyArray host_tensor host_view is_torch numpy_dtype to_device to_numpy to_torch"

@@ -11,7 +11,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import InferenceError, InputError
-from enginebay.inference.chain import ChainedWrapper
+from enginebay.partition import ChainedWrapper
 from enginebay.tensors.spec import TensorSpec
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.cli import main
 from enginebay.errors import ArtifactError, NotVerifiedError, ParamsError, UsageError
-from enginebay.inference.chain import ChainedWrapper
+from enginebay.partition import ChainedWrapper
 
 if TYPE_CHECKING:
     from pathlib import Path

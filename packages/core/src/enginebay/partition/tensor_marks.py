@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError, nearest
-from enginebay.models import choose_unused_name
-from enginebay.rewriting import DOMAIN, OPERATOR
+from enginebay.partition.marking import DOMAIN, OPERATOR
+from enginebay.tensors import choose_unused_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onnx_ir import Graph, Node, Value
 
-    from enginebay.params import Cut
+    from enginebay.partition.cuts import Cut
 
 
 #: The number of tensor names that a message lists from each end of the graph.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact.manifest import Part
 from enginebay.hooks import ConvertRequest
+from enginebay.tensors import TensorSpec
 
 #: The folder, next to the engine's files, for the graph of an engine that cannot run here.
 SIMULATION_FOLDER = "simulation"
@@ -17,16 +17,35 @@ SIMULATION_FOLDER = "simulation"
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enginebay.backend import BackendHooks
     from enginebay.hooks import WrapperRequest
     from enginebay.inference import Wrapper
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
-    from enginebay.tensors import TensorSpec
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part of a model that was cut; its engine runs after the engines of earlier parts.
+
+    Attributes:
+        folder: The folder of the engine's files, relative to the artifact.
+        files: Names of the engine's files relative to the folder, as the backend listed them.
+        inputs: The part's inputs: inputs of the model, or outputs of earlier parts.
+        outputs: The part's outputs: inputs of later parts, or outputs of the model.
+    """
+
+    folder: str
+    files: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the engine's files relative to the artifact."""
+        return tuple(f"{self.folder}/{file}" for file in self.files)
 
 
 def convert_parts(
-    backend: BackendHooks,
+    convert: Callable[[ConvertRequest[Any]], tuple[Path, ...]],
     models: Sequence[IRModel],
     params: BackendParams,
     work_dir: Path,
@@ -37,7 +56,7 @@ def convert_parts(
     """Convert the parts of a model into the folders ``part_0``, ``part_1`` and so on.
 
     Args:
-        backend: The backend that converts the parts.
+        convert: The method :meth:`BackendHooks.convert`, which converts one part.
         models: The IRs of the parts.
         params: The backend's parameters for the whole model.
         work_dir: The parent of the new folders.
@@ -62,7 +81,7 @@ def convert_parts(
             progress=progress,
             simulation=simulation_folder(folder) if simulate else None,
         )
-        files = backend.convert(request)
+        files = convert(request)
         names = tuple(file.as_posix() for file in files)
         parts.append(Part(folder.name, names, model.inputs, model.outputs))
     return tuple(parts)
@@ -92,7 +111,7 @@ def load_parts(
     """
     if not parts:
         return load(request)
-    from enginebay.inference import ChainedWrapper
+    from enginebay.partition.chained_wrapper import ChainedWrapper
 
     with ExitStack() as loaded:  # closes the loaded parts if a later part fails
         wrappers = [loaded.enter_context(load(_request_for_part(part, request))) for part in parts]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.graph_cuts import find_cuts, is_mark, list_read_values, read_mark_name
-from enginebay.exporters.tensor_marks import mark_tensors
 from enginebay.ir import read_onnx
-from enginebay.models import choose_unused_name
-from enginebay.params import Cut
-from enginebay.rewriting import DOMAIN
+from enginebay.partition.cuts import Cut
+from enginebay.partition.graph_cuts import find_cuts, is_mark, list_read_values, read_mark_name
+from enginebay.partition.marking import DOMAIN
+from enginebay.partition.tensor_marks import mark_tensors
+from enginebay.tensors import choose_unused_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]
 
     Args:
         ir: An ONNX file, or a model that was exported with
-            :func:`~enginebay.rewriting.mark_nodes`. The caller has checked the external data.
+            :func:`~enginebay.partition.mark_nodes`. The caller has checked the external data.
         cuts: Names of marks, or of tensors in a file, in the order of the model. All tensors with
             the same mark, or of the same :class:`Cut`, are cut together.
         folder: The folder for ``part_0.onnx``, ``part_1.onnx`` …. If the model has a separate file

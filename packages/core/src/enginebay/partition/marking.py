@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay import torch_private
 from enginebay.errors import RewriterError
-from enginebay.rewriting.declaration import RewriterSet
+from enginebay.rewriting import RewriterSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from enginebay.rewriting.rewriter import Context
+    from enginebay.rewriting import Context
 
 #: The operator of a mark in an ONNX graph. Not Identity, which optimisers remove.
-#: :mod:`enginebay.exporters.partition` removes these nodes before an engine reads the graph.
+#: :mod:`enginebay.partition.onnx_split` removes these nodes before an engine reads the graph.
 DOMAIN, OPERATOR = "enginebay", "Mark"
 
 _T = TypeVar("_T")
@@ -78,7 +78,7 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
 @functools.cache
 def mark_nodes() -> RewriterSet:
     """Return rewriters that export each call of :func:`mark` as an ONNX node, in both exporters."""
-    from enginebay.rewriting import mark_function
+    from enginebay.partition import mark_function
 
     rewriters = RewriterSet(fallback=True, distribution="enginebay")
     rewriters.function(f"{__name__}.mark", ir="onnx")(_apply_mark)
@@ -109,7 +109,7 @@ def _mark_tensors(tree: _T, prefix: str) -> _T:
 def _apply_mark(ctx: Context, x: object, name: object) -> object:  # noqa: ARG001  # what rewriters take
     import torch
 
-    from enginebay.rewriting.mark_function import Mark
+    from enginebay.partition.mark_function import Mark
 
     apply: Any = Mark.apply  # untyped in torch 2.13
     if not isinstance(x, torch.Tensor) or not isinstance(name, str) or not name:

@@ -8,8 +8,8 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters import split
 from enginebay.ir import read_onnx
+from enginebay.partition import split
 
 #: A constant, an initializer, a tensor that is an output and is read too, a node with two outputs,
 #: and a body that reads tensors of the graph.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError, nearest
-from enginebay.rewriting import DOMAIN, OPERATOR
+from enginebay.partition.marking import DOMAIN, OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnx_ir import Graph, Node, Value
 
-    from enginebay.params import Cut
+    from enginebay.partition.cuts import Cut
 
 
 def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value, int]]:

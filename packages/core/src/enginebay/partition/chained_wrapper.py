@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from enginebay.inference.receipt import Receipt, coarseness
-from enginebay.inference.wrapper import Wrapper
+from enginebay.inference import Receipt, Wrapper, coarseness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import torch
 
-    from enginebay.inference.timing import Timing
+    from enginebay.inference import Timing
     from enginebay.tensors import Array, NumpyArray, TensorSpec
 
 _A = TypeVar("_A", bound="Array")

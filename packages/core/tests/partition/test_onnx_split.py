@@ -14,11 +14,10 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.partition import split
 from enginebay.ir.onnx_file import read_onnx
 from enginebay.operations.rewrite_model import export_patch
 from enginebay.operations.rewriter_sets import target_of
-from enginebay.rewriting import mark_nodes
+from enginebay.partition import mark_nodes, split
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 
