@@ -17,8 +17,8 @@ from transformers import (
 )
 
 import enginebay as eb
+from enginebay.authors.sources import find_model
 from enginebay.models import bind
-from enginebay.sources import find_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Core's translation of hints names no flag of the lab: those are data in the lab's own hints."""
+"""What core knows of the lab and vision: their names for messages, but no flag in its hints."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import inspect
 import re
 from argparse import ArgumentParser
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import enginebay as eb
 from enginebay.plugins import known_packages
+from enginebay_vision import plugin
 
 CORE = Path(eb.__file__).parent
 
@@ -27,6 +29,14 @@ def flags_of_core() -> set[str]:
     names = {name for options in declared for name in options.__struct_fields__}
     names |= {*inspect.signature(eb.deploy).parameters}
     return written | {f"--{name.replace('_', '-')}" for name in names}
+
+
+def test_core_knows_every_command_of_the_lab_and_every_kind_of_task_of_vision() -> None:
+    """It names the package if this package is not installed."""
+    installed = entry_points(group="enginebay.commands")
+    lab = {entry.name for entry in installed if entry.dist and entry.dist.name == "enginebay-lab"}
+    assert lab == set(known_packages("commands"))
+    assert set(plugin.tasks()) == set(known_packages("tasks"))
 
 
 def test_core_names_no_flag_of_the_lab_in_its_hints() -> None:

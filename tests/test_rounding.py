@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.verification import compare_outputs
+from enginebay.authors.arrays import compare_outputs
 
 
 class Residual(torch.nn.Module):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from enginebay.plugins import list_backends
+import enginebay as eb
 
 from .deployments import Victim, random_runs
 
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    usable = [status.name for status in list_backends() if status.state == "installed"]
+    usable = [status.name for status in eb.list_backends() if status.state == "installed"]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000, help="signals, over all backends")
     parser.add_argument("--seed", type=int, default=0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.artifact import open_artifact
+import enginebay as eb
 from enginebay.errors import ArtifactError
 from enginebay_testing.command_runs import command, environment
 
@@ -153,7 +153,7 @@ class Victim:
             self.tally.lost += must_be_there
             return
         try:
-            open_artifact(self._out)
+            eb.open_artifact(self._out)
         except ArtifactError as err:
             self.tally.half += 1
             self.tally.notes.append(str(err))

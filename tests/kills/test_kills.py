@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.backend.checking import _TINY_MODELS
+import onnx
+import onnx.parser
 
 from .deployments import SIGNALS, Victim, random_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+TINY = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }'
+
 
 def test_signalled_deployment_ends_and_leaves_no_files(tmp_path: Path) -> None:
-    (tmp_path / "tiny.onnx").write_bytes((_TINY_MODELS / "tiny.onnx").read_bytes())
+    onnx.save(onnx.parser.parse_model(TINY), tmp_path / "tiny.onnx")
     victim = Victim(tmp_path, "onnxruntime", "tiny.onnx")
     for _ in random_runs(victim, len(SIGNALS), seed=1):
         pass

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its imports warn on a current Python
     mmengine = pytest.importorskip("mmengine", reason="mmengine is not installed")
 
-from enginebay.config import read_config
+from enginebay.authors.files import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable

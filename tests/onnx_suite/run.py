@@ -8,8 +8,8 @@ from types import NoneType
 
 import msgspec
 
+from enginebay.authors.isolation import call
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
-from enginebay.isolation import call
 
 from .batch import Step
 

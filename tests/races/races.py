@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import enginebay as eb
-from enginebay.artifact import Manifest, PluginRecord, staging
+from enginebay.artifact import staging
+from enginebay.authors.artifacts import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,16 +74,14 @@ def publish(folder: Path, version: str) -> None:
     with staging(folder / "model", overwrite=True) as stage:
         for name in ("model.bin", "samples.bin", f"only_{version}.bin"):
             (stage.dir / name).write_text(version * 3000)
-        plugin = PluginRecord("races", "1")
-        stage.publish(
-            Manifest(
-                backend="races",
-                plugin=plugin,
-                engine_version="1",
-                model_files=("model.bin",),
-                command=version,
-            )
-        )
+        fields = {
+            "backend": "races",
+            "plugin": {"distribution": "races", "version": "1"},
+            "engine_version": "1",
+            "model_files": ["model.bin"],
+            "command": version,
+        }
+        stage.publish(msgspec.convert(fields, Manifest))
 
 
 def reopen(folder: Path, _: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
 
 import enginebay as eb
+from enginebay.authors.isolation import call
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
-from enginebay.isolation import call
 from enginebay_lab.sweeps.cell_job import encode_message
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.cli import main
 from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,17 +26,19 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_here")
-def test_sweep_writes_its_report_next_to_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sweep", "sweep.toml", "--output", "swept"]) == 0
-    assert "report: swept/report.html\n" in capsys.readouterr().err
+def test_sweep_writes_its_report_next_to_the_rows(capfd: pytest.CaptureFixture[str]) -> None:
+    ran = call_command(capfd, "sweep", "sweep.toml", "--output", "swept")
+    assert ran.code == 0
+    assert "report: swept/report.html\n" in ran.err
     assert "net.py:build" in Path("swept/report.html").read_text()
 
 
 @pytest.mark.usefixtures("_here")
-def test_foreign_page_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_page_is_not_replaced(capfd: pytest.CaptureFixture[str]) -> None:
     page = Path("swept/report.html")
     page.parent.mkdir()
     page.write_text("<p>mine</p>")
-    assert main(["sweep", "sweep.toml", "--output", "swept"]) == 2
-    assert "exists and is not a report, so it is not replaced" in capsys.readouterr().err
+    ran = call_command(capfd, "sweep", "sweep.toml", "--output", "swept")
+    assert ran.code == 2
+    assert "exists and is not a report, so it is not replaced" in ran.err
     assert page.read_text() == "<p>mine</p>"

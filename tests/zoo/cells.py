@@ -18,8 +18,8 @@ import msgspec
 import torch
 
 import enginebay as eb
+from enginebay.authors.isolation import call
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, ModelError
-from enginebay.isolation import call
 
 from .results import Cell, Collection, Column, collection
 

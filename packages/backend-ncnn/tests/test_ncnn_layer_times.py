@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enginebay.artifact import load_request
-from enginebay.backend import time_layers
+from enginebay.authors.artifacts import load_request
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -17,7 +16,7 @@ def test_every_layer_is_timed(deploy, convolutions, batch):
         name: np.repeat(array, batch, 0) if name == "image" else array
         for name, array in artifact.samples()[0].inputs.items()
     }
-    found = time_layers(load_request(artifact).wrapper_request(), inputs, 3)
+    found = load_request(artifact).time_layers(inputs, 3)
     assert any(layer.operator.startswith("Convolution") for layer in found)
     assert len({layer.name for layer in found}) == len(found)
     assert all(0 <= layer.seconds < 0.1 for layer in found)

@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 import enginebay as eb
+from enginebay.authors.isolation import time_limit
 from enginebay.errors import (
     ChildTimeoutError,
     ConversionError,
     MissingDependencyError,
     ParamsError,
 )
-from enginebay.time_limits import time_limit
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.program import write_program

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,8 +13,8 @@ import pytest
 
 import enginebay as eb
 import enginebay_onnxruntime
-from enginebay.cli import main
 from enginebay.errors import ParamsError
+from enginebay_testing.command_runs import call_command
 
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 no_cuda = pytest.mark.skipif(HAS_CUDA, reason="this build of ONNX Runtime has CUDA")
@@ -118,16 +117,17 @@ def test_an_unknown_provider_is_refused(backend):
         backend.check_env(backend.Params(providers=("MyExecutionProvider",)))
 
 
-def test_the_command_exits_with_0_if_all_checks_pass(capsys):
-    assert main(["check-env", "onnxruntime", "--json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out)["backends"]
+def test_the_command_exits_with_0_if_all_checks_pass(capfd):
+    ran = call_command(capfd, "check-env", "onnxruntime", "--json")
+    assert ran.code == 0
+    (result,) = ran.document["backends"]
     assert result["ok"] is True
 
 
 @no_cuda
-def test_the_command_exits_with_3_if_a_named_backend_fails(capsys):
-    assert main(["check-env", "onnxruntime", "--device", "cuda"]) == 3
-    out = capsys.readouterr().out
+def test_the_command_exits_with_3_if_a_named_backend_fails(capfd):
+    code, out, _ = call_command(capfd, "check-env", "onnxruntime", "--device", "cuda")
+    assert code == 3
     assert "onnxruntime: NOT OK" in out
     assert "fix: pip install --force-reinstall 'enginebay-onnxruntime[gpu]'" in out
 

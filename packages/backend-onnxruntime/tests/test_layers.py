@@ -8,8 +8,7 @@ import pytest
 from onnx.parser import parse_model
 
 import enginebay as eb
-from enginebay.artifact import load_request
-from enginebay.backend import time_layers
+from enginebay.authors.artifacts import load_request
 
 NETWORK = """
 <ir_version: 10, opset_import: ["" : 21]> graph (float[1, 4, 8, 8] x) => (float[1, 4] y)
@@ -39,8 +38,7 @@ def layers(tmp_path):
             params=params,
             overwrite=True,
         )
-        request = load_request(artifact).wrapper_request()
-        return time_layers(request, {"x": np.ones((1, 4, 8, 8), np.float32)}, 5)
+        return load_request(artifact).time_layers({"x": np.ones((1, 4, 8, 8), np.float32)}, 5)
 
     return timed
 
@@ -77,6 +75,5 @@ def test_a_loop_is_one_layer(tmp_path):
     """
     onnx.save(parse_model(text), tmp_path / "net.onnx")
     artifact = eb.convert(tmp_path / "net.onnx", backend="onnxruntime", work_dir=tmp_path / "a")
-    request = load_request(artifact).wrapper_request()
-    found = time_layers(request, {"x": np.ones(3, np.float32)}, 3)
+    found = load_request(artifact).time_layers({"x": np.ones(3, np.float32)}, 3)
     assert [(layer.name, layer.operator) for layer in found] == [("loop", "Loop")]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import openvino
 import pytest
 
-from enginebay.cli import main
+from enginebay_testing.command_runs import call_command
 
 CORE = openvino.Core()
 HAS_GPU = any(device.startswith("GPU") for device in CORE.available_devices)
@@ -89,9 +87,11 @@ def test_a_precision_is_checked_against_the_device(backend):
     assert check.status == ("ok" if capable else "failed")
 
 
-def test_the_command_prints_the_fix(capsys, tmp_path, monkeypatch):
+def test_the_command_prints_the_fix(capfd, tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "openvino-nightly", "2026.5.0.dev1")
-    assert main(["check-env", "openvino"]) == 3
-    assert "pip uninstall -y openvino openvino-nightly" in capsys.readouterr().out
-    assert main(["check-env", "openvino", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["schema"] == 1
+    ran = call_command(capfd, "check-env", "openvino")
+    assert ran.code == 3
+    assert "pip uninstall -y openvino openvino-nightly" in ran.out
+    ran = call_command(capfd, "check-env", "openvino", "--json")
+    assert ran.code == 3
+    assert ran.document["schema"] == 1

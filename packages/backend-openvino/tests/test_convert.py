@@ -12,9 +12,9 @@ import torch
 
 import enginebay as eb
 from enginebay.errors import ConversionError
-from enginebay.ir.model import SUFFIXES
 
-KINDS = ("onnx", "torchscript", "exported_program")
+#: Each IR, and the suffix by which `eb.export` knows it.
+KINDS = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}
 MATMUL = (
     "(float[n, 3] x) => (float[n, 3] y) <float[3, 3] w = {0.1, 2, 3, 4, 5, 6, 7, 8, 0.3}>"
     " { y = MatMul(x, w) }"
@@ -62,7 +62,7 @@ def inputs_of(size):
 def test_names_order_shapes_and_dtypes_match_the_model(tmp_path, kind, dynamic):
     model = Many().eval()
     shapes = {"x": {0: "batch"}, "mask": {0: "batch"}} if dynamic else None
-    path = tmp_path / f"model{SUFFIXES[kind]}"
+    path = tmp_path / f"model{KINDS[kind]}"
     ir = eb.export(
         model, inputs_of(2), path=path, dynamic=shapes, options=eb.ExportOptions(ir=kind)
     )

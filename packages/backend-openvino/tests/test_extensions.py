@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.cli import main
 from enginebay.errors import ArtifactError, ConversionError, ModelSourceError, ParamsError
+from enginebay_testing.command_runs import call_command
 
 OWN = Path(__file__).parent / "own"
 PYTHON = f"{OWN}/openvino_test_ops.py"
@@ -235,9 +235,9 @@ def test_check_env_fails_without_extensions(backend):
     assert not backend.is_available(with_custom_ops=True)
 
 
-def test_check_env_names_the_extension_that_does_not_load(capsys):
-    command = ["check-env", "openvino", "--with-custom-ops", "--extensions", "nowhere.so"]
-    assert main(command) == 3
-    out = capsys.readouterr().out
+def test_check_env_names_the_extension_that_does_not_load(capfd):
+    command = ("check-env", "openvino", "--with-custom-ops", "--extensions", "nowhere.so")
+    code, out, _ = call_command(capfd, *command)
+    assert code == 3
     assert "custom ops: extension 'nowhere.so' is not a file" in out
     assert "expected: operators that load: nowhere.so" in out

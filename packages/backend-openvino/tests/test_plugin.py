@@ -12,6 +12,7 @@ import pytest
 import enginebay as eb
 from enginebay.errors import ParamsError
 from enginebay_openvino.params import OpenvinoParams
+from enginebay_testing.command_runs import call_command
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -60,11 +61,9 @@ def test_invalid_params_are_refused(given, message):
     assert message in str(raised.value)
 
 
-def test_every_parameter_is_a_flag(capsys):
-    from enginebay.cli import main
-
-    assert main(["convert", "openvino", "--help"]) == 0
-    shown = capsys.readouterr().out
+def test_every_parameter_is_a_flag(capfd):
+    code, shown, _ = call_command(capfd, "convert", "openvino", "--help")
+    assert code == 0
     for name in OpenvinoParams.__struct_fields__:
         assert f"--{name.replace('_', '-')}" in shown
 

@@ -17,10 +17,9 @@ import pytest
 from onnx_models import agree, dynamic, expected, linear, nonzero, reshaped, rows
 
 import enginebay as eb
-from enginebay.artifact import load_request
-from enginebay.backend import time_layers
+from enginebay.authors.arrays import numpy_dtype
+from enginebay.authors.artifacts import load_request
 from enginebay.errors import InputError, UsageError
-from enginebay.tensors.arrays import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +115,7 @@ def test_a_torch_model_is_deployed_and_verified(
 
 def test_layers_are_timed_with_the_nodes_in_their_names(convert: Any, tmp_path: Path) -> None:
     artifact = convert(linear(tmp_path / "m.onnx"), cuda_graph=True)
-    request = load_request(artifact).wrapper_request()
-    layers = time_layers(request, {"x": rows(2)}, 5)
+    layers = load_request(artifact).time_layers({"x": rows(2)}, 5)
     assert all(layer.seconds > 0 for layer in layers)
     assert {"product", "sum"} <= {node for layer in layers for node in layer.nodes}
 

@@ -10,9 +10,9 @@ import pytest
 from onnx_models import agree, built, dynamic, expected, linear, nonzero, rows
 
 import enginebay as eb
+from enginebay.authors.arrays import ShapeProfile
 from enginebay.authors.files import read_onnx
 from enginebay.errors import ConversionError, InferenceError, InputError, ParamsError
-from enginebay.params import ShapeProfile
 from enginebay_tensorrt.builder import build_plan
 from enginebay_tensorrt.params import TensorrtRtxParams
 

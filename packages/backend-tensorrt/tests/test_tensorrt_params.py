@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import enginebay as eb
+from enginebay.authors.arrays import ShapeProfile
 from enginebay.errors import ConfigError, ParamsError
-from enginebay.params import ShapeProfile
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 from enginebay_tensorrt.profiles import resolve_profiles_for
 

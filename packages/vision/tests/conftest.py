@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from packages.core.tests.comparators.conftest import compared  # noqa: F401  # a fixture
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Run = Callable[..., Ran]
+
+
+def recorded(task: object) -> Any:
+    """Return the record of a task: what a manifest and a JSON file have."""
+    return json.loads(msgspec.json.encode(task))
+
 
 NET = """\
 import torch

@@ -12,12 +12,11 @@ from PIL import Image
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors.sources import read_task
-from enginebay.tasks import record_task
 from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target
 from enginebay_vision.truth.boxes import TrueBoxes
 
-from .conftest import coco
+from .conftest import coco, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,10 +83,10 @@ def test_every_class_reports_several_classes_for_a_box() -> None:
 
 
 def test_suppression_is_recorded_and_validated() -> None:
-    record = record_task(task(nms=vision.Suppression(iou=0.6)))
+    record = recorded(task(nms=vision.Suppression(iou=0.6)))
     assert record["nms"] == {"iou": 0.6, "per_class": True, "most": 100}
     assert read_task(record) == task(nms=vision.Suppression(iou=0.6))
-    assert record_task(task())["nms"] is None
+    assert recorded(task())["nms"] is None
     for wrong, message in (
         ({"iou": 2}, "the task: nms: 'iou' is 2; expected a number from 0 to 1"),
         ({"most": 0}, "the task: nms: 'most' is 0; expected a whole number above 0"),

@@ -10,7 +10,8 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay.tasks import record_task
+
+from .conftest import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ def test_the_manifest_records_the_task_with_the_models_names(made: Path) -> None
     assert artifact.task.classes == ("red", "green", "blue")
     assert (artifact.task.image.input, artifact.task.image.dtype) == ("x", "float32")
     assert artifact.task.output == "output"
-    assert manifest(made / "build")["task"] == record_task(artifact.task)
+    assert manifest(made / "build")["task"] == recorded(artifact.task)
 
 
 def test_a_model_without_a_task_records_no_task(made: Path) -> None:

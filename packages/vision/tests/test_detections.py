@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from enginebay.authors.arrays import Sample, assign
 from enginebay.comparators import find_comparators
-from enginebay.comparators.assignment import assign
 from enginebay.errors import UsageError
-from enginebay.tensors import Sample
 from enginebay.verification.sample_comparison import (
     check_comparators,
     compare_sample,

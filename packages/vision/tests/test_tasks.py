@@ -10,9 +10,8 @@ import pytest
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors.sources import read_task
-from enginebay.plugins import known_packages
-from enginebay.tasks import record_task
-from enginebay_vision import plugin
+
+from .conftest import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,7 @@ SCORES = (eb.TensorSpec("y", "float32", ("batch", 2)),)
 
 
 def test_a_recorded_task_reads_back_equal() -> None:
-    assert record_task(TASK) == {
+    assert recorded(TASK) == {
         "type": "image-classification",
         "image": {
             "input": "",
@@ -64,18 +63,13 @@ def test_a_recorded_task_reads_back_equal() -> None:
         "output": "",
         "activation": "softmax",
     }
-    assert read_task(json.loads(json.dumps(record_task(TASK)))) == TASK
+    assert read_task(json.loads(json.dumps(recorded(TASK)))) == TASK
 
 
 def test_a_task_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "task.json"
-    path.write_text(json.dumps(record_task(TASK)))
+    path.write_text(json.dumps(recorded(TASK)))
     assert read_task(path) == TASK
-
-
-def test_core_knows_every_kind_of_task() -> None:
-    """It names the package for each kind if this package is not installed."""
-    assert set(plugin.tasks()) == set(known_packages("tasks"))
 
 
 BAD: list[tuple[Any, str]] = [

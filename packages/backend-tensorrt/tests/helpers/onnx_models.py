@@ -100,7 +100,7 @@ def nonzero(path: Path) -> Path:
 
 def reshaped(path: Path, dtype: str) -> Path:
     """y = x of 2×3 as 3×2, in any dtype; bytes are only cast, as TensorRT requires."""
-    from enginebay.tensors.arrays import numpy_dtype
+    from enginebay.authors.arrays import numpy_dtype
 
     kind = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")]
