@@ -344,6 +344,18 @@ def test_files_that_crash_on_load_are_not_published(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_convert_records_the_engine_that_loaded_its_files(loopback: str, tmp_path: Path) -> None:
+    ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
+    manifest = eb.convert(ir, backend=loopback, work_dir=tmp_path / "out").manifest
+    assert manifest.receipt is not None
+    assert manifest.receipt.engine.startswith("onnx.reference ")
+    assert manifest.verification is not None
+    assert manifest.verification.summary() == (
+        "unverified: converted without a reference to compare with"
+    )
+    assert not (tmp_path / "out" / "samples.npz").exists()
+
+
 def test_work_dir_with_foreign_files_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious.txt").write_text("mine")

@@ -175,6 +175,28 @@ def test_every_rule_has_a_test() -> None:
     assert {rule.objection.__name__ for rule in RULES} <= tests
 
 
+RANDOM = Basis(doubt="it is random")
+UNDECIDED = Basis(labels=(EXAMPLE, "item 3"), undecided=("item 3", "zeros", "ones", "twos"))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict", "reason"),
+    [
+        (evidence_of(RIGHT, basis=RANDOM, precision="fp16"), "mismatched", "in fp16, but fp32"),
+        (evidence_of(RIGHT, WRONG, precision="fp16"), "mismatched", "in fp16, but fp32"),
+        (evidence_of(RIGHT, WRONG, basis=UNDECIDED), "unverified", "on item 3: PyTorch itself"),
+        (evidence_of([[np.nan], [np.nan]]), "unverified", "nothing but NaN"),
+    ],
+    ids=["coarse and random", "coarse and wrong", "rounding", "NaN"],
+)
+def test_the_first_of_several_rules_decides(evidence: Evidence, verdict: str, reason: str) -> None:
+    objections = [rule for rule in RULES if rule.objection(evidence) is not None]
+    assert len(objections) > 1
+    found = decide(evidence)
+    assert found[0] == verdict == objections[0].verdict
+    assert reason in found[1]
+
+
 LABELS = (EXAMPLE, "redrawn", "zeros", "item 1")
 VALUES = st.sampled_from([0.0, 1.0, 1.00001, -2.0, 300.0, np.nan, np.inf])
 ROWS = st.lists(st.lists(VALUES, min_size=2, max_size=2), min_size=1, max_size=4)
