@@ -53,7 +53,7 @@ def through_a_view(x: Tensor) -> bool:
 def test_values_read_by_python_are_recorded_with_their_line(function, value):
     (reading,) = observed(Function(function), torch.ones(2, 4)).readings
     assert reading.value == value
-    assert reading.place.startswith("models/test_observation.py:")
+    assert reading.place.startswith("state/test_observation.py:")
 
 
 @pytest.mark.parametrize("read", [lambda x: x.numpy(), np.asarray, lambda x: x.cumsum(0).numpy()])
