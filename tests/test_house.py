@@ -49,7 +49,7 @@ def figures() -> dict[str, int]:
         ("enginebay", "deploy", "operations/deploy_model.py"),
         ("enginebay.operations", "load", "operations/load_artifact.py"),
         ("enginebay.verification", "compare_outputs", "verification/comparison.py"),
-        ("enginebay.authors.arrays", "to_numpy", "tensors/arrays.py"),
+        ("enginebay.tensors", "to_numpy", "tensors/arrays.py"),
         ("enginebay.errors", "UsageError", "errors/__init__.py"),
         ("enginebay.artifact.manifest", "Manifest", "artifact/manifest.py"),
     ],
