@@ -160,15 +160,15 @@ def resolve_import(module: str, name: str) -> Path | None:
     if inner := _module_file(f"{module}.{name}"):
         return inner
     file = _module_file(module)
-    if file is None or file.name != "__init__.py":
-        return file
+    if file is None:
+        return None
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy_names":
             for home, names in ast.literal_eval(node.args[1]).items():
                 if name in names.split():
                     return resolve_import(f"enginebay.{home}", name)
-    for node in tree.body:
+    for node in tree.body if file.name == "__init__.py" else ():
         if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
             return resolve_import(str(node.module), name)
     return file
