@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from enginebay.state import ModelState, unchanged
 from enginebay.tasks import read_task, record_task
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import ExitStack
 
     from enginebay.data import DataRecord
@@ -148,13 +150,26 @@ def _read_own_task(
 ) -> tuple[Task | None, tuple[str, ...]]:
     """Return the task of a model source; if no plugin can read the task, return None and a note."""
     try:
-        return read_task(source.task), ()
-    except UsageError as err:
-        raise ModelSourceError(
-            f"invalid task of '{source.description}': {err}", hint=err.hint
-        ) from err
+        with _errors_of_task(source):
+            return read_task(source.task), ()
     except MissingDependencyError as err:
         # The items of this data set, such as images, cannot be read without the task.
         if data is not None and data.needs_task:
             raise
         return None, (f"{err}, so it is stored unread: {err.hint}",)
+
+
+def check_own_task(source: ModelSource) -> None:
+    """Raise an error if a model source has a task that is not plain data with a type."""
+    if source.task is not None:
+        with _errors_of_task(source):
+            record_task(source.task)
+
+
+@contextmanager
+def _errors_of_task(source: ModelSource) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as err:
+        message = f"invalid task of '{source.description}': {err}"
+        raise ModelSourceError(message, hint=err.hint) from err
