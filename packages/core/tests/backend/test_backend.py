@@ -12,7 +12,6 @@ import pytest
 
 import enginebay as eb
 from enginebay.backend import default_backend
-from enginebay.backend.checking import _TINY_MODELS
 from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
@@ -22,6 +21,7 @@ from enginebay.errors import (
     PluginError,
     UsageError,
 )
+from enginebay.operations.checking import _TINY_MODELS
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_tiny_torch_model_is_read_and_computes_relu_of_2_x(name: str) -> None:
     from enginebay.authors.sources import find_model
 
     x = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
-    found = find_model(str(_TINY_MODELS / name)).module(x)
+    (found,) = find_model(str(_TINY_MODELS / name)).module(x)
     assert torch.equal(found, torch.relu(2 * x))
 
 

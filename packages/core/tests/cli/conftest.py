@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from enginebay.backend.checking import _TINY_MODELS
+from enginebay.operations.checking import _TINY_MODELS
 from enginebay_testing.command_runs import Ran, call_command, command, environment, run_command
 
 NET = """\

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from packages.core.tests.testing import small_engine
 
+import enginebay as eb
 from enginebay_testing import Conformance, temporary_backend
 from enginebay_testing.conformance.kit import Kit
 
@@ -25,6 +26,13 @@ def _small() -> Iterator[None]:
 @pytest.mark.parametrize("model", ["pointwise", "reductions"])
 def test_the_small_engines_numbers_are_correct(model: str, tmp_path: Path) -> None:
     assert Kit("small", tmp_path).deploy(model, tmp_path / "artifact").verdict == "verified"
+
+
+@pytest.mark.usefixtures("_small")
+def test_the_small_engine_gets_a_tiny_model_of_its_operators() -> None:
+    report = eb.get_backend("small").check_env()
+    assert report.ok, report.checks
+    assert "aten.relu" not in small_engine.OPERATORS
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The typed interface to one backend plugin, and the check of the backend's environment."""
+"""The typed interface to one backend plugin."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from enginebay.backend.backend_hooks import (
         BackendHooks as BackendHooks,
         default_backend as default_backend,
+        device_kind as device_kind,
         load_hooks as load_hooks,
     )
     from enginebay.backend.layer_times import (
@@ -17,15 +18,13 @@ if TYPE_CHECKING:
         times_layers as times_layers,
     )
     from enginebay.backend.node_selection import kept_nodes as kept_nodes
-    from enginebay.backend.tiers import check_environment as check_environment
 
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "backend.backend_hooks": "BackendHooks default_backend load_hooks",
+        "backend.backend_hooks": "BackendHooks default_backend device_kind load_hooks",
         "backend.layer_times": "time_layers times_layers",
         "backend.node_selection": "kept_nodes",
-        "backend.tiers": "check_environment",
     },
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend import BackendHooks, check_environment
+from enginebay.backend import BackendHooks
 from enginebay.hooks import ConvertRequest, WrapperRequest, not_lowered
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Backend(BackendHooks):
             log_callback: A function that is called at the end of each stage, with one line for each
                 check.
         """
+        from enginebay.operations.tiers import check_environment
+
         return check_environment(
             self.name,
             params or self.Params(),

@@ -17,27 +17,23 @@ from enginebay.environment import (
 from enginebay.errors import EnginebayError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor, nn
-    from torch.export import ExportedProgram
-
-    from enginebay.backend.backend_hooks import BackendHooks
     from enginebay.ir import IRModel
-    from enginebay.params import BackendParams
+    from enginebay.operations.backend import Backend
+    from enginebay.params import BackendParams, IRKind
 
 #: relu(2 x) on float32[1, 3, 4, 4] as a file of each kind of IR, so that checking an engine needs
-#: no exporter. The tests build the same ONNX file, and run the others.
+#: no exporter, unless its backend lists operators. The tests build the same ONNX file, and run the
+#: others.
 _TINY_MODELS = Path(__file__).parent / "tiny_models"
 _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
     """In a child process: run all checks of one check-env stage, and return their results."""
-    from enginebay.backend.backend_hooks import load_hooks
     from enginebay.hooks import CheckEnvRequest
+    from enginebay.operations.backend import get_backend
 
-    backend = load_hooks(name)
+    backend = get_backend(name)
     core_report = EnvReport()
     if tier is Tier.METADATA:
         core_report = check_distributions(backend.info.runtime_distributions)  # imports nothing
@@ -75,10 +71,10 @@ def _require_custom_ops(name: str, report: EnvReport) -> EnvReport:
     )
 
 
-def _run_tiny_model(backend: BackendHooks, params: BackendParams, folder: Path) -> EnvReport:
+def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
     import numpy as np
 
-    from enginebay.backend.backend_hooks import device_kind
+    from enginebay.backend import device_kind
     from enginebay.hooks import ConvertRequest, WrapperRequest
 
     what = "build, run, compare"
@@ -86,9 +82,7 @@ def _run_tiny_model(backend: BackendHooks, params: BackendParams, folder: Path) 
     x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
     try:
         ir = _copy_tiny_ir(backend, folder)
-        files = backend.convert(
-            ConvertRequest(ir=ir, params=params, work_dir=folder, lower=_capture)
-        )
+        files = backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder))
         request = WrapperRequest(
             directory=folder,
             files=files,
@@ -119,23 +113,14 @@ def _run_tiny_model(backend: BackendHooks, params: BackendParams, folder: Path) 
     return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
 
 
-def _capture(
-    module: nn.Module,
-    inputs: Sequence[Tensor],
-    operators: frozenset[str],  # noqa: ARG001  # as a Lower
-) -> ExportedProgram:
-    """``ConvertRequest.lower`` for the tiny model, whose operators every engine has."""
-    from enginebay.rewriting import capture
-
-    return capture(module, inputs)
-
-
-def _copy_tiny_ir(backend: BackendHooks, folder: Path) -> IRModel:
+def _copy_tiny_ir(backend: Backend, folder: Path) -> IRModel:
     from enginebay.ir import SUFFIXES, IRModel
     from enginebay.tensors import TensorSpec
 
     kinds = backend.info.irs
     kind = "onnx" if "onnx" in kinds else kinds[0]  # an ONNX file needs no torch
+    if kind != "onnx" and backend.info.operators is not None:
+        return _export_tiny_model(backend, kind, folder)
     name = f"tiny{SUFFIXES[kind]}"
     path = folder / "tiny-ir" / name
     path.parent.mkdir()
@@ -149,3 +134,23 @@ def _copy_tiny_ir(backend: BackendHooks, folder: Path) -> IRModel:
         opset=13 if kind == "onnx" else None,
         example_shapes={"x": _TINY_SHAPE},
     )
+
+
+def _export_tiny_model(backend: Backend, kind: IRKind, folder: Path) -> IRModel:
+    """Export the tiny model with only the operators that the backend lists."""
+    import torch
+
+    from enginebay.exporters import write_ir
+    from enginebay.ir import SUFFIXES
+    from enginebay.models import bind
+    from enginebay.operations.rewrite_model import export_patch
+    from enginebay.operations.rewriter_sets import target_of
+    from enginebay.sources import find_model
+
+    class Tiny(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(2 * x)
+
+    model = bind(find_model(Tiny()), torch.ones(_TINY_SHAPE), output_names=["y"])
+    path = folder / f"tiny-ir{SUFFIXES[kind]}"
+    return write_ir(model, kind, path, patch=export_patch(target_of(backend.name, kind)))

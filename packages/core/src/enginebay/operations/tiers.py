@@ -50,7 +50,7 @@ def _check_tier(
 
     try:
         return call(
-            "enginebay.backend.checking:check_tier",
+            "enginebay.operations.checking:check_tier",
             name,
             tier,
             params.to_mapping(),
