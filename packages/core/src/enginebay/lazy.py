@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+# Not from typing, whose import takes half of the time of `enginebay --version`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any, TypeAlias
 
-
-class Door(NamedTuple):
-    """The special names of a package's ``__init__``: ``__all__``, and the functions of PEP 562.
-
-    Attributes:
-        getattr: ``__getattr__``, which imports a name from the module that defines the name.
-        dir: ``__dir__``.
-        names: ``__all__``.
-    """
-
-    getattr: Callable[[str], Any]
-    dir: Callable[[], list[str]]
-    names: list[str]
+    #: ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+    Door: TypeAlias = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 
 class _LazyModule:
@@ -67,8 +58,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
             module, separated by spaces.
 
     Example:
-        >>> door = lazy_names("enginebay", {"errors": "EnginebayError UsageError"})
-        >>> door.getattr("EnginebayError").__module__
+        >>> fetch, _, names = lazy_names("enginebay", {"errors": "EnginebayError UsageError"})
+        >>> fetch("EnginebayError").__module__
         'enginebay.errors'
     """
     root = package.partition(".")[0]
@@ -83,4 +74,4 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
 
     names = sorted(modules)
     # __all__ is read at each call, since a package may add names to it: __version__, for example.
-    return Door(fetch, lambda: sorted(sys.modules[package].__all__), names)
+    return fetch, lambda: sorted(sys.modules[package].__all__), names

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from enginebay.display.html import html_fields, html_table
-from enginebay.display.quantities import (
-    human_error,
-    human_number,
-    human_seconds,
-    human_shape,
-    human_size,
-    join_names,
-    short_path,
-)
-from enginebay.display.result import (
-    COLOUR_CODE,
-    SCHEMA,
-    Block,
-    Fields,
-    Result,
-    Table,
-    document,
-    labelled,
-    printable,
-    table_lines,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "COLOUR_CODE",
-    "SCHEMA",
-    "Block",
-    "Fields",
-    "Result",
-    "Table",
-    "document",
-    "html_fields",
-    "html_table",
-    "human_error",
-    "human_number",
-    "human_seconds",
-    "human_shape",
-    "human_size",
-    "join_names",
-    "labelled",
-    "printable",
-    "short_path",
-    "table_lines",
-]
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.display.html import (
+        html_fields as html_fields,
+        html_table as html_table,
+    )
+    from enginebay.display.quantities import (
+        human_error as human_error,
+        human_number as human_number,
+        human_seconds as human_seconds,
+        human_shape as human_shape,
+        human_size as human_size,
+        join_names as join_names,
+        short_path as short_path,
+    )
+    from enginebay.display.result import (
+        COLOUR_CODE as COLOUR_CODE,
+        SCHEMA as SCHEMA,
+        Block as Block,
+        Fields as Fields,
+        Result as Result,
+        Table as Table,
+        document as document,
+        labelled as labelled,
+        printable as printable,
+        table_lines as table_lines,
+    )
+
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "display.html": "html_fields html_table",
+        "display.quantities": (
+            "human_error human_number human_seconds human_shape human_size join_names short_path"
+        ),
+        "display.result": (
+            "COLOUR_CODE SCHEMA Block Fields Result Table document labelled printable table_lines"
+        ),
+    },
+)

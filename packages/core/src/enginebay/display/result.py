@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from enginebay.display.html import html_fields, html_line, html_table
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -81,6 +79,8 @@ def _format_lines(block: Block) -> Iterable[str]:
 
 
 def _format_html(block: Block) -> str:
+    from enginebay.display.html import html_fields, html_line, html_table  # for notebooks alone
+
     if isinstance(block, Table):
         # Headers in capitals are for the terminal; HTML shows headers in bold.
         names, right = ([name.lower() for name in names] for names in (block.header, block.right))

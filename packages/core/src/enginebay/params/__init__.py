@@ -7,38 +7,55 @@ key of a config, and every field in the docstring is a command-line flag too.
 
 from __future__ import annotations
 
-from enginebay.params.base import BackendParams, ConfigKey
-from enginebay.params.declared import Declared
-from enginebay.params.dynamic_dims import DynamicDim, DynamicShapes
-from enginebay.params.fields import Field, declared_fields, read_fields
-from enginebay.params.file_names import FileName
-from enginebay.params.ir_kinds import IRKind
-from enginebay.params.shapes import (
-    ShapeProfile,
-    Shapes,
-    format_dims,
-    inputs_in,
-    name_shapes,
-    parse_shapes,
-    resolve_profiles,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BackendParams",
-    "ConfigKey",
-    "Declared",
-    "DynamicDim",
-    "DynamicShapes",
-    "Field",
-    "FileName",
-    "IRKind",
-    "ShapeProfile",
-    "Shapes",
-    "declared_fields",
-    "format_dims",
-    "inputs_in",
-    "name_shapes",
-    "parse_shapes",
-    "read_fields",
-    "resolve_profiles",
-]
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.params.base import (
+        BackendParams as BackendParams,
+        ConfigKey as ConfigKey,
+    )
+    from enginebay.params.declared import (
+        Declared as Declared,
+    )
+    from enginebay.params.dynamic_dims import (
+        DynamicDim as DynamicDim,
+        DynamicShapes as DynamicShapes,
+    )
+    from enginebay.params.fields import (
+        Field as Field,
+        declared_fields as declared_fields,
+        read_fields as read_fields,
+    )
+    from enginebay.params.file_names import (
+        FileName as FileName,
+    )
+    from enginebay.params.ir_kinds import (
+        IRKind as IRKind,
+    )
+    from enginebay.params.shapes import (
+        ShapeProfile as ShapeProfile,
+        Shapes as Shapes,
+        format_dims as format_dims,
+        inputs_in as inputs_in,
+        name_shapes as name_shapes,
+        parse_shapes as parse_shapes,
+        resolve_profiles as resolve_profiles,
+    )
+
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "params.base": "BackendParams ConfigKey",
+        "params.declared": "Declared",
+        "params.dynamic_dims": "DynamicDim DynamicShapes",
+        "params.fields": "Field declared_fields read_fields",
+        "params.file_names": "FileName",
+        "params.ir_kinds": "IRKind",
+        "params.shapes": (
+            "ShapeProfile Shapes format_dims inputs_in name_shapes parse_shapes resolve_profiles"
+        ),
+    },
+)

@@ -7,7 +7,6 @@ takes only a few dozen milliseconds even with 300 distributions.
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from enginebay.errors import PluginError
@@ -231,6 +230,8 @@ def _metadata_fault(entry: BackendStatus) -> Fault | None:
 
 
 def _is_missing(package: str) -> bool:
+    from importlib.util import find_spec  # not at the top: it slows down the start
+
     try:
         return find_spec(package) is None
     except Exception:  # noqa: BLE001 - another package's import hook raised; importing will show why
