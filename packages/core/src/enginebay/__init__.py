@@ -49,16 +49,18 @@ if TYPE_CHECKING:
         RecordedCalls as RecordedCalls,
         record as record,
     )
+    from enginebay.obstacles import (
+        Preview as Preview,
+        preview as preview,
+    )
     from enginebay.operations import (
         Backend as Backend,
         Deployment as Deployment,
-        Preview as Preview,
         convert as convert,
         deploy as deploy,
         export as export,
         get_backend as get_backend,
         load as load,
-        preview as preview,
         rewrite as rewrite,
         verify as verify,
     )
@@ -92,10 +94,8 @@ _fetch, __dir__, __all__ = lazy_names(
         "inference": "Receipt Wrapper",
         "ir": "IRModel",
         "models": "RecordedCalls record",
-        "operations": (
-            "Backend Deployment Preview convert deploy export get_backend load preview "
-            "rewrite verify"
-        ),
+        "obstacles": "Preview preview",
+        "operations": "Backend Deployment convert deploy export get_backend load rewrite verify",
         "params": "BackendParams ConfigKey FileName",
         "plugins": "BackendStatus list_backends",
         "partition": "mark marks",

@@ -53,8 +53,8 @@ def test_it_is_declared_by_cores_distribution_and_has_cores_version() -> None:
     assert enginebay_rewriters.__version__ == eb.__version__
 
 
-def test_its_set_is_listed_and_selected_as_any_plugins() -> None:
-    sets = [group for group in eb.get_backend("onnxruntime").rewriters() if group.fallback]
+def test_its_set_is_listed_and_selected_as_any_plugins(loopback: str) -> None:
+    sets = [group for group in eb.get_backend(loopback).rewriters() if group.fallback]
     (own,) = sets
     assert len(own) == len(builtin_rewriters())
     assert {each.distribution for each in own} == {"enginebay"}

@@ -49,7 +49,7 @@ def _parse_names(text: str) -> tuple[str, ...]:
 
 def run(args: Namespace) -> int:
     """Print the operators that engines do not support; return exit code 1 if there are any."""
-    from enginebay.operations import preview
+    from enginebay.obstacles import preview
     from enginebay.tensors import parse_inputs
 
     is_terminal = sys.stderr.isatty()

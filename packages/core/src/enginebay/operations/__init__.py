@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from enginebay.operations.expected_outputs import input_sets as input_sets
     from enginebay.operations.export_model import export as export
     from enginebay.operations.load_artifact import load as load
-    from enginebay.operations.preview_model import (
-        BackendPreview as BackendPreview,
-        Preview as Preview,
-        preview as preview,
-    )
     from enginebay.operations.recorded_command import (
         python_call as python_call,
         typed as typed,
     )
-    from enginebay.operations.rewrite_model import find_sets as find_sets, rewrite as rewrite
+    from enginebay.operations.rewrite_model import (
+        export_patch as export_patch,
+        find_sets as find_sets,
+        rewrite as rewrite,
+    )
     from enginebay.operations.rewriter_sets import (
         rewriters_for as rewriters_for,
         target_of as target_of,
     )
+    from enginebay.operations.settings import check_timeout as check_timeout
     from enginebay.operations.step_display import show_steps as show_steps
     from enginebay.operations.steps import (
         Step as Step,
@@ -52,9 +52,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.export_model": "export",
         "operations.load_artifact": "load",
         "operations.backend": "Backend get_backend",
-        "operations.preview_model": "BackendPreview Preview preview",
         "operations.recorded_command": "python_call typed",
-        "operations.rewrite_model": "find_sets rewrite",
+        "operations.rewrite_model": "export_patch find_sets rewrite",
+        "operations.settings": "check_timeout",
         "operations.rewriter_sets": "rewriters_for target_of",
         "operations.step_display": "show_steps",
         "operations.steps": "Step Steps",

@@ -187,7 +187,7 @@ def test_preview_asks_only_installed_engines_by_default(
     with temporary_backend("absent", absent):
         installed = ["absent", loopback]
         monkeypatch.setattr(
-            "enginebay.operations.preview_model.installed_backends", lambda: installed
+            "enginebay.obstacles.preview_model.installed_backends", lambda: installed
         )
         assert [row.backend for row in eb.preview(str(file)).backends] == [loopback]
         installed.remove(loopback)

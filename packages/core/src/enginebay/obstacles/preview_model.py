@@ -16,15 +16,12 @@ from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRModel
 from enginebay.models import bind, shapes_of
-from enginebay.operations.backend import get_backend
-from enginebay.operations.preview_obstacles import (
+from enginebay.obstacles.explanations import (
     explain_lacking,
     find_replacement,
     list_unlowered,
 )
-from enginebay.operations.rewrite_model import export_patch, find_sets
-from enginebay.operations.rewriter_sets import target_of
-from enginebay.operations.settings import check_timeout
+from enginebay.operations import check_timeout, export_patch, find_sets, get_backend, target_of
 from enginebay.params import IRKind
 from enginebay.plugins import installed_backends
 from enginebay.sources import find_model
@@ -41,8 +38,8 @@ if TYPE_CHECKING:
     _Arguments: TypeAlias = tuple[Any, Any, Sequence[RewriterSet | str]]
 
 #: The functions that are called in the child process.
-_PREVIEW = "enginebay.operations.preview_model:preview_in_child"
-_LIST_LACKING = "enginebay.operations.preview_model:list_engine_lacks"
+_PREVIEW = "enginebay.obstacles.preview_model:preview_in_child"
+_LIST_LACKING = "enginebay.obstacles.preview_model:list_engine_lacks"
 
 #: Files in the folder of a preview: the arguments for the child process, and its draft.
 _ARGUMENTS_FILE, _DRAFT_FILE = "model.pickle", "drafted.json"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.exporters import Obstacle
 from enginebay.ir import source_modules
-from enginebay.operations.backend import get_backend
-from enginebay.operations.rewriter_sets import rewriters_for, target_of
+from enginebay.operations import get_backend, rewriters_for, target_of
 from enginebay.rewriting import PLACEHOLDER_DOMAIN, list_rewriters
 
 if TYPE_CHECKING:
