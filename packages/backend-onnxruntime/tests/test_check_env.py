@@ -82,6 +82,7 @@ def test_a_wheel_that_cannot_be_imported_fails_the_check(backend, tmp_path, monk
     assert check.fix == "pip install --force-reinstall 'enginebay-onnxruntime[cpu]'"
 
 
+@pytest.mark.slow
 def test_an_import_that_hangs_fails_the_check(backend, tmp_path, monkeypatch, soon):
     package = tmp_path / "site" / "onnxruntime"
     package.mkdir(parents=True)

@@ -129,6 +129,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_networks_verify_in_half_precision(name, tmp_path):
     torch.manual_seed(0)

@@ -127,6 +127,7 @@ def fired(deployment):
     return {entry.name for entry in applied if entry.count and entry.distribution is None}
 
 
+@pytest.mark.slow
 @both
 def test_a_model_is_verified_with_and_without_rewriters(tmp_path, model, image, exporter):
     before = dict(model.named_modules())
@@ -148,6 +149,7 @@ def test_a_model_is_verified_with_and_without_rewriters(tmp_path, model, image, 
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.one_in(6)
 @both
 @pytest.mark.parametrize("kind", ["function", "module", "symbolic"])
 def test_a_wrong_rewriter_fails_the_verification(tmp_path, model, image, exporter, kind):
@@ -157,6 +159,7 @@ def test_a_wrong_rewriter_fails_the_verification(tmp_path, model, image, exporte
     assert deploy(model, image, tmp_path / "out", exporter).verdict == "verified"
 
 
+@pytest.mark.slow
 @both
 def test_a_rewriter_makes_a_model_deployable(tmp_path, monkeypatch, exporter):
     monkeypatch.setitem(sys.modules, "asking_model", sys.modules[__name__])

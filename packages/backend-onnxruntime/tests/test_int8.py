@@ -42,6 +42,7 @@ def int8(net: Path, folder: Path, data: Any) -> eb.Artifact:
     return eb.convert(net, backend="onnxruntime", work_dir=folder, params=params, data=data)
 
 
+@pytest.mark.slow
 def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) -> None:
     artifact = int8(net, tmp_path / "int8", ITEMS)
     eb.convert(net, backend="onnxruntime", work_dir=tmp_path / "fp32")
@@ -212,6 +213,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_data_produces_the_same_ranges(net: Path, tmp_path: Path, form: str) -> None:
     wanted = int8(net, tmp_path / "wanted", ITEMS)

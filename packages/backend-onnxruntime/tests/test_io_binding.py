@@ -86,6 +86,7 @@ def test_strided_inputs_of_any_size_match_torch(two, shape, turned):
     assert torch.equal(out["turned"], x.T)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("onnx_name", DTYPES)
 def test_every_dtype_is_bound(load_bound, onnx_name):
     text = "(T[n, 3] x) => (T[m, 3] y) { y = Concat<axis = 0>(x, x) }"

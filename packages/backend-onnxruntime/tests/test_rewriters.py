@@ -56,6 +56,7 @@ def fill_in_place(x, mask):
     return y
 
 
+@pytest.mark.one_in(8)
 @both
 @pytest.mark.parametrize(
     ("name", "dtype", "function"),

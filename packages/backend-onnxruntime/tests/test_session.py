@@ -218,6 +218,7 @@ def test_cached_weights_are_stored_outside_the_model(backend, tmp_path):
         assert w.receipt.details["optimized_cache"] == "written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_network_that_computes_shapes_is_cached(tmp_path, precision):
     import torch

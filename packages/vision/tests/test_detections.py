@@ -74,6 +74,7 @@ def add_at(values, place, amount):
     return values
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_a_wrong_detection_fails_the_comparison(compared, wrong):
     """Whichever detection of four images is wrong."""
@@ -84,6 +85,7 @@ def test_a_wrong_detection_fails_the_comparison(compared, wrong):
             assert not compared("detections:0.5", expected, found).passed
 
 
+@pytest.mark.slow
 def test_thousands_of_detections_are_compared(compared):
     """A model without suppression returns 8,400, too many for a matrix of all pairs."""
     expected = detections(8400)

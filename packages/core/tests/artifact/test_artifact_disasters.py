@@ -47,6 +47,7 @@ def staging_folders(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if ".staging-" in path.name]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_a_whole_artifact(tmp_path, publish):
     target, interrupted = tmp_path / "model", 0
     for seed in range(8):

@@ -121,6 +121,7 @@ def test_smoke_test_with_wrong_numbers_fails() -> None:
     assert report.failed.wanted == "relu(2 x)"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("action", "found"),
     [
@@ -218,6 +219,7 @@ def test_invalid_result_of_bound_to_names_the_plugin(found: str, wanted: str) ->
     )
 
 
+@pytest.mark.slow
 def test_preferred_opset_of_a_backend_is_exported(tmp_path: Path) -> None:
     import torch
 

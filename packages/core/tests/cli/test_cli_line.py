@@ -389,6 +389,7 @@ def test_a_crashed_engine_can_be_published_and_inspected(cli: Run, here: Path) -
     shutil.rmtree(here / "out")
 
 
+@pytest.mark.slow
 def test_a_hanging_engine_counts_as_crashed(cli: Run, here: Path, soon: int) -> None:
     ran = crash(cli, "hanging", "--timeout", str(3 * soon))
     assert (ran.code, ran.out) == (1, "")

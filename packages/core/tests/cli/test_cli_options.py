@@ -96,6 +96,7 @@ def test_names_of_inputs_and_outputs(cli: Run) -> None:
     assert [one.name for one in (*artifact.inputs, *artifact.outputs)] == ["features", "logits"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("named", ["mine.py:mine", "mine.py:both", "mine:mine"])
 def test_rewriters_of_a_file(cli: Run, here: Path, named: str) -> None:
     (here / "mine.py").write_text(REWRITERS)

@@ -272,6 +272,7 @@ def test_a_closed_pipe_prints_no_error(
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["-h", "check-env loopback"])
 def test_a_closed_stdout_is_not_an_error(here: Path, loopback: str, words: str) -> None:
     line = shlex.join(command(*words.split()))
@@ -284,6 +285,7 @@ def test_a_closed_stdout_is_not_an_error(here: Path, loopback: str, words: str) 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_deploy_works_with_closed_streams(here: Path, shell: Run, closed: str) -> None:
     line = shlex.join(command("deploy", "tiny.onnx", "--backend", "loopback", "--work-dir", "out"))

@@ -80,6 +80,7 @@ def test_very_many_equal_rows_are_matched(compared):
     assert not compared("set", {"x": rows}, {"x": rows[1:]}).passed
 
 
+@pytest.mark.slow
 def test_thousands_of_rows_are_matched(compared):
     """A matrix of all pairs would take a gigabyte."""
     rows = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)

@@ -518,6 +518,7 @@ class TestCrash:
 
 
 class TestTimeout:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["hangs", "hangs_in_run"])
     def test_timeout_ends_grandchildren(self, name, tmp_path, soon):
         with pytest.raises(ChildTimeoutError) as caught:

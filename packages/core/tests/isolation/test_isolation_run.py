@@ -360,6 +360,7 @@ class TestTimeLimitOfABlock:
             run(["sleep", "600"], timeout=600)
         assert str(caught.value) == ("'sleep' ran past the time limit of 0.3 s; it printed nothing")
 
+    @pytest.mark.slow
     def test_block_limit_covers_all_children_together(self, soon):
         with time_limit(1.5 * soon) as limit:
             run(["sleep", str(soon)], timeout=None)

@@ -287,6 +287,7 @@ def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:
     assert eb.open_artifact(tmp_path / "out").verdict == "mismatched"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("action", "text"),
     [

@@ -62,6 +62,7 @@ def _pairs() -> list[Any]:
     return cases
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("kind", "file", "size"), _pairs())
 def test_an_exported_file_deploys(
     loopback: str, tmp_path: Path, kind: str, file: str, size: str

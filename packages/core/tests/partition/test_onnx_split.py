@@ -111,6 +111,7 @@ def head(x):
     return x.exp() + 1
 
 
+@pytest.mark.one_in(2)
 @both
 @pytest.mark.parametrize("cut", ["head", "head:input", "head:input_0", "head:output"])
 def test_a_marked_function_is_cut_before_or_after(tmp_path, exporter, cut):

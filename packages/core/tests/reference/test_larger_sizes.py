@@ -111,6 +111,7 @@ def test_larger_sizes_are_skipped_for_slow_runs_or_zero_probes(
     assert deploy(double, tmp_path / "alone", probes=0).extent().endswith("'length' up to 4")
 
 
+@pytest.mark.slow
 def test_larger_sizes_are_skipped_for_huge_tensors(tmp_path: Path) -> None:
     def wide(x: torch.Tensor) -> torch.Tensor:
         return (x[:, None] + torch.zeros(2_000_000, 1)).amax(1)

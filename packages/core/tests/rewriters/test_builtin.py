@@ -155,6 +155,7 @@ def fallback():
     return torch.ops.transformers.grouped_mm_fallback
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("exporter", "function", "args", "name"),
     [
@@ -426,6 +427,7 @@ def same(result, expected):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("exporter", "function", "args", "dims", "others"),
     [
@@ -461,6 +463,7 @@ def test_dynamic_sizes_stay_dynamic(export, exporter, function, args, dims, othe
         assert same(exported.run(*inputs)[0], model(*inputs))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("exporter", "function", "args", "dims", "others"),
     [

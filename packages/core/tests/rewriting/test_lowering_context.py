@@ -60,6 +60,7 @@ def test_inputs_and_random_numbers_are_not_constants(function):
     assert facts(function, "aten.mul", lambda ctx, x, y: ctx.is_constant(y)) is False
 
 
+@pytest.mark.slow
 def test_graph_deeper_than_the_recursion_limit_is_lowered():
     depth = sys.getrecursionlimit()
 

@@ -51,6 +51,7 @@ def sets():
 BATCH, LENGTH = DynamicDim("batch"), DynamicDim("length", min=3)
 
 
+@pytest.mark.one_in(2)
 def test_lowerings_fire_and_dynamic_sizes_stay_dynamic(export, exporter, model):
     x = torch.rand(2, 4, 6)
     exported = export(model, (x,), sets(), exporter=exporter, dynamic={"x": {0: BATCH, 1: LENGTH}})

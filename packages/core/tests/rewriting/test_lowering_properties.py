@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from packages.core.tests.rewriting.lowered import Net, declared, lower
@@ -45,6 +46,7 @@ def shapes(program):
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),

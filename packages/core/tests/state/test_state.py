@@ -127,6 +127,7 @@ CASES: dict[str, tuple[nn.Module, str]] = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("loopback")
 @pytest.mark.parametrize("case", CASES)
 def test_state_that_changes_the_next_run_is_reported(case: str, tmp_path: Path) -> None:
@@ -247,6 +248,7 @@ def test_changed_memory_layout_is_not_a_parameter_change() -> None:
     assert state.changed_parameters() == ["weight"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loopback")
 def test_parameters_are_checked_only_for_deployments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

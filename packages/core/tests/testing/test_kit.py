@@ -57,6 +57,7 @@ def findings(folder: Path) -> dict[str, tuple[str, str]]:
     }
 
 
+@pytest.mark.slow
 def test_the_kit_runs_from_the_command_line(tmp_path: Path, loopback: str) -> None:
     chosen = "scalars or float32 or bfloat16 or installed or regardless"
     ran = run(tmp_path, "--backend", loopback, "--conformance-report", "out", "-k", chosen)
@@ -80,6 +81,7 @@ def test_the_kit_runs_from_the_command_line(tmp_path: Path, loopback: str) -> No
     assert f"extreme values may be refused. | 1 held, 1 skipped | {reason} |" in page
 
 
+@pytest.mark.slow
 def test_a_broken_law_says_what_is_wrong(tmp_path: Path) -> None:
     change = BROKEN["its outputs are one buffer"].change
     with temporary_backend("broken", source(change)):
@@ -88,6 +90,7 @@ def test_a_broken_law_says_what_is_wrong(tmp_path: Path) -> None:
     assert line in ran.stdout
 
 
+@pytest.mark.slow
 def test_an_engine_that_runs_nothing_breaks_one_law(tmp_path: Path) -> None:
     change = BROKEN["it runs no model at all"].change
     with temporary_backend("broken", source(change)):

@@ -38,6 +38,7 @@ def _one_for_each_law() -> list[Any]:
     return cases
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", _one_for_each_law())
 def test_a_broken_backend_is_caught(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, soon: int
@@ -54,6 +55,7 @@ def test_a_broken_backend_is_caught(
         assert outcome(broken, "broken", request) is not None, f"{broken.law} held"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["its converter outlives it", "it checks no input"])
 def test_the_same_law_holds_for_loopback(
     name: str, request: pytest.FixtureRequest, loopback: str

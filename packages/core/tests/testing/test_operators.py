@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from torch.utils import _pytree as pytree
 
@@ -46,6 +47,7 @@ def test_every_network_runs_and_gives_numbers() -> None:
             assert not output.is_floating_point() or output.isfinite().all(), name
 
 
+@pytest.mark.slow
 def test_the_report_says_which_are_verified_refused_or_wrong(tmp_path: Path) -> None:
     words = ("--operators", "-k", "x.floor or x.ceil or x.round", "--conformance-report", "out")
     with temporary_backend("broken", source(ROUNDS_WRONGLY)):

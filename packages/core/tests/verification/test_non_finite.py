@@ -78,6 +78,7 @@ def test_lost_nan_is_reported_for_outputs_of_only_nan(tmp_path: Path) -> None:
     assert deploy(lambda x: torch.relu(x.sum()), tmp_path).verification.non_finite == LOST
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("loopback")
 @pytest.mark.parametrize(
     "function",

@@ -371,6 +371,7 @@ def test_anything_equals_itself(values):
     assert compare(values, values.copy(), rtol=0).passed
 
 
+@pytest.mark.slow
 def test_large_outputs_are_not_copied_to_float64():
     program = (
         "import resource, numpy as np\n"

@@ -132,6 +132,7 @@ def test_bisect_finds_a_wrong_rewriter_of_the_user(cli: Run, here: Path) -> None
     assert (ran.code, "1 wrong" in ran.out) == (1, True), ran.out
 
 
+@pytest.mark.slow
 def test_bisections_and_pieces_print_as_the_command_does(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
     found, pieces = lab.bisect("net-build-loopback"), lab.pieces("net-build-loopback")
@@ -161,6 +162,7 @@ def test_pieces_refuse_other_flags(cli: Run, flag: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_comparison_measures_the_engines_that_run_here(
     ahead: str, loopback: str, tmp_path: Path
 ) -> None:
@@ -177,6 +179,7 @@ def test_a_comparison_measures_the_engines_that_run_here(
     assert (built.speed, ran.speed is not None) == (None, True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("use", ["benchmark", "evaluate", "bisect"])
 def test_commands_that_run_a_foreign_engine_are_refused_in_one_line(
     ahead: str, tmp_path: Path, use: str

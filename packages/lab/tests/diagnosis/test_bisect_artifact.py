@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("loopback")
 
 
+@pytest.mark.slow
 def test_another_engine_can_be_the_reference(tmp_path: Path) -> None:
     wrong = deployed(tmp_path, model=short, params={"gain": 1.5})
     other = deployed(tmp_path / "other", model=short)
@@ -63,6 +64,7 @@ def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) 
     assert (str(raised.value), raised.value.hint) == (message, "name the model: --model MODEL")
 
 
+@pytest.mark.slow
 def test_the_model_is_found_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
         lab.bisect(artifact, Marked())
 
 
+@pytest.mark.slow
 def test_a_model_without_fixed_outputs_is_not_searched_whatever_the_inputs(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=lambda: (Chance(), torch.ones(1, 3)), probes=0)
     (spec,) = artifact.inputs
@@ -147,6 +150,7 @@ def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
         lab.bisect(tmp_path / "empty")
 
 
+@pytest.mark.slow
 def test_steps_are_reported_in_their_order(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, params={"gain": 1.5}, probes=0)
     steps: dict[str, list[str]] = {}

@@ -37,6 +37,7 @@ def test_a_wrong_rewriter_is_found_in_a_model_of_integers(tmp_path: Path) -> Non
     assert (found.module, found.step, found.alone) == ("1", "export", 1.0)
 
 
+@pytest.mark.slow
 def test_a_wrong_rewriter_is_found_in_its_module(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, SLIPS)
     found = lab.bisect(artifact, build()[0], rewriters=[SLIPS])
@@ -186,6 +187,7 @@ class Forgets(nn.Module):
         return self.head(self.inner(x))
 
 
+@pytest.mark.slow
 def test_no_engine_is_blamed_for_a_module_that_differs_in_each_run(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Forgets().eval()

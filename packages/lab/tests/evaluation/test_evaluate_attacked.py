@@ -90,6 +90,7 @@ def _moody(trained: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("_moody", "here")
 @pytest.mark.parametrize(
     ("mood", "error"),
@@ -301,6 +302,7 @@ def repeat_items(count: int, seconds: float = 0.0) -> Iterator[Any]:
         time.sleep(seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_an_interrupted_run_resumes_at_the_next_item(
     monkeypatch: pytest.MonkeyPatch,
@@ -332,6 +334,7 @@ def test_an_interrupted_run_resumes_at_the_next_item(
     assert len(read_lines("rows.jsonl")) == 4
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_a_checkpoint_to_resume_from(here: Path) -> None:
     (here / "slow.py").write_text(
         "import time, numpy as np\n"

@@ -144,6 +144,7 @@ def test_a_data_set_without_a_length_on_an_executor(executor: Executor) -> None:
     assert whole.rows[0].count == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", ["executor", "one process"])
 def test_a_killed_worker_fails_the_evaluation_and_resume_finishes_it(
     here: Path, executor: Executor, again: str

@@ -79,6 +79,7 @@ def make_items(count: int) -> Iterator[Any]:
         count -= 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_rows_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(size: int) -> Any:
@@ -94,6 +95,7 @@ def test_rows_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatc
     assert rows(7) == rows(SHARD_ITEMS) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("stop", [40, 150])
 def test_an_interrupted_run_ends_with_the_same_digits(
@@ -180,6 +182,7 @@ def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Pat
     assert last.value > 260
 
 
+@pytest.mark.slow
 def test_slow_metrics_make_chunks_smaller(here: Path) -> None:
     (here / "own.py").write_text(OWN)
     seen: list[str] = []

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import psutil
+import pytest
 from packages.lab.tests.executors.work_tasks import by_key, child_processes, make_task
 
 from enginebay_lab.executors import child_pool
@@ -16,9 +17,8 @@ from enginebay_lab.executors.task_runner import run_tasks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
-
+@pytest.mark.slow
 def test_a_child_is_reused_unless_it_uses_too_much_memory(before: set[psutil.Process]) -> None:
     with local_executor(1) as executor:
         tasks = [

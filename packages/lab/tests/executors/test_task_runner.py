@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_each_task_has_one_outcome_and_a_fault_fails_only_its_task(
     tmp_path: Path, soon: int
 ) -> None:
@@ -83,6 +84,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_runner, "GRACE_SECONDS", 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 def test_a_task_whose_worker_stopped_is_sent_again_once(soon: int) -> None:
     executor = _Stopping(1, begins=True)

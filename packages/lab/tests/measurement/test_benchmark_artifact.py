@@ -216,6 +216,7 @@ def test_the_ratio_says_how_many_times_as_fast_an_artifact_is(
     assert found.value > 3
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("mood", "failure"),
@@ -303,6 +304,7 @@ def test_models_and_artifacts_are_named_correctly() -> None:
         lab.benchmark([])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_layers_have_a_share_nodes_and_modules(tmp_path: Path, loopback: str) -> None:
     import torch
@@ -329,6 +331,7 @@ def test_layers_have_a_share_nodes_and_modules(tmp_path: Path, loopback: str) ->
     assert "the layers could not be timed: backend 'loopback' does not time layers" in other.notes
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("body", "note"),
@@ -392,6 +395,7 @@ def test_the_output_file_contains_every_window_and_row(here: Path, tmp_path: Pat
         measure("good", output=file)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_killed_benchmark_leaves_its_windows_in_the_output_file(
     here: Path, tmp_path: Path

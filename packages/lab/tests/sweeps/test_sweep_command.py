@@ -206,6 +206,7 @@ def test_a_sweep_from_its_file_to_its_gate(cli: Any, loopback: str) -> None:
     assert ran.code == 1
 
 
+@pytest.mark.slow
 def test_a_model_that_was_edited_is_run_again(cli: Any, loopback: str) -> None:
     Path("sweep.toml").write_text(f'models = ["net.py:build"]\nbackends = ["{loopback}"]')
     words = ("sweep.toml", "--output", "swept", "--workers", "1")

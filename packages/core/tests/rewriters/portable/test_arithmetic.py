@@ -45,6 +45,7 @@ ELEMENTWISE = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_lowered_functions_keep_dynamic_sizes(name):
     model, operator = ELEMENTWISE[name], f"aten.{name}"
@@ -84,12 +85,14 @@ def test_hypot_and_copysign(draw):
     return lambda x, y: (torch.hypot(x * scale, y) / scale, x.copysign(y), x.copysign(-2)), x, y
 
 
+@pytest.mark.slow
 @examples(exact=False)
 def test_lgamma(draw):
     x = draw(tensors(dtypes=FLOATS))
     return lambda x: (torch.lgamma(x), torch.lgamma(x * 3.7), torch.lgamma(x.abs() * 50 + 1)), x
 
 
+@pytest.mark.slow
 @examples(exact=False)
 def test_digamma(draw):
     """Include the poles: −∞ or ∞ at zero, by the sign of zero, and NaN at negative integers."""
@@ -98,12 +101,14 @@ def test_digamma(draw):
     return lambda x: [torch.digamma(x), torch.digamma(-x), *(other(x) for other in others)], x
 
 
+@pytest.mark.slow
 @examples(exact=False)
 def test_erfc(draw):
     x = draw(tensors(dtypes=FLOATS, special=True))
     return lambda x: (torch.erfc(x), torch.erfc(x.abs() + 3)), x
 
 
+@pytest.mark.slow
 @examples(exact=False)
 def test_erfinv(draw):
     x = draw(tensors(dtypes=FLOATS))

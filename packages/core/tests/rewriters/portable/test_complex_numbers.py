@@ -51,6 +51,7 @@ def z():
     return torch.randn(2, 3, 4, dtype=torch.complex64, generator=generator)
 
 
+@pytest.mark.slow
 def test_arithmetic_matches_torch(z):
     real = torch.randn(3, 4)
 
@@ -84,6 +85,7 @@ def test_elementwise_functions_match_torch(z):
     check((several, torch.cat([z.flatten(), sides])), (large, 1e30 * sides))
 
 
+@pytest.mark.slow
 @examples(cases=2)
 def test_selection_and_shape_operators_match_torch(draw):
     z = draw(complex_tensors(ranks=(2, 3)))
@@ -118,6 +120,7 @@ def written(z):
     return target
 
 
+@pytest.mark.slow
 def test_matrix_products_match_torch(z):
     @as_real
     def several(z, y):

@@ -48,6 +48,7 @@ def test_einsum(draw):
     return lambda *given: torch.einsum(equation, *given), *operands
 
 
+@pytest.mark.slow
 @examples(operators=REAL)
 def test_einsum_of_complex_numbers(draw):
     """Include the product of modes in neural operators, and a product of three operands."""
@@ -93,6 +94,7 @@ def test_pdist(draw):
     return lambda x: torch.pdist(x, p), x
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(1, 3), (0, 3), (2, 0)])
 def test_pdist_of_too_few_rows_or_columns_matches_torch(shape):
     check(*((partial(torch.pdist, p=p), torch.ones(shape)) for p in (0, 1, 2, 3.5, torch.inf)))

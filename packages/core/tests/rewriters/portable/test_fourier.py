@@ -20,6 +20,7 @@ def parts(x):
     return torch.view_as_real(x)
 
 
+@pytest.mark.slow
 @examples(exact=False)
 def test_fourier_transforms_match_torch(draw):
     x = draw(tensors(ranks=(2, 3), sizes=(1, 7), dtypes=FLOATS))
@@ -38,12 +39,14 @@ def test_fourier_transforms_match_torch(draw):
     return transforms, x
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [4, 6, 7])
 def test_angle_of_a_negative_real_spectrum_matches_torch(count):
     x = -torch.arange(1.0, count + 1).expand(3, count).clone()
     check((lambda x: torch.fft.rfft(x).angle(), x), exact=False, operators=WITH_ATAN2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:A window was not provided")
 @examples(exact=False)
 def test_stft_and_istft_match_torch(draw):

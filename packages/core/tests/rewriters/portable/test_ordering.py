@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from packages.core.tests.rewriters.portable.engine import (
@@ -30,6 +31,7 @@ def test_sort(draw):
     ), x
 
 
+@pytest.mark.slow
 @examples
 def test_topk_kthvalue_and_median(draw):
     """Compare values only: the order of equal elements is undefined."""

@@ -8,6 +8,7 @@ from packages.core.tests.rewriters.portable.engine import SMALL_ENGINE
 from packages.core.tests.rewriting.lowered import lower
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize(
     "network",
