@@ -146,7 +146,7 @@ def written_out_gelu(x):
 
 @pytest.fixture
 def _powers_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchscript, "replace_unstable", lambda graph: None)
+    monkeypatch.setattr(torchscript, "replace_overflowing", lambda graph: None)
 
 
 @pytest.mark.usefixtures("_bare", "_powers_kept")

@@ -68,16 +68,19 @@ FAMILIES = {
 }
 
 
+TORCHSCRIPT = {"ir": "torchscript"}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.one_in(2)
 def test_families_of_operators_are_verified(deploy, family):
-    deployed = deploy(Family(FAMILIES[family]), torch.randn(1, 16, 8), ir="torchscript")
+    deployed = deploy(Family(FAMILIES[family]), torch.randn(1, 16, 8), export=TORCHSCRIPT)
     assert deployed.verdict == "verified"
 
 
 def test_a_recurrent_network_is_verified(deploy):
     lstm = nn.LSTM(8, 4, bidirectional=True, batch_first=True)
-    assert deploy(lstm, torch.randn(1, 5, 8), ir="torchscript").verdict == "verified"
+    assert deploy(lstm, torch.randn(1, 5, 8), export=TORCHSCRIPT).verdict == "verified"
 
 
 @pytest.mark.parametrize("function", [lambda x: x, lambda x: x.sort(-1).values])
@@ -93,6 +96,6 @@ def test_a_callers_lowering_is_used(deploy, function):
         def forward(self, x: Tensor) -> Tensor:
             return function(x).logsumexp(-1)
 
-    deployed = deploy(Net(), torch.randn(3, 5), ir="torchscript", rewriters=[rewriters])
+    deployed = deploy(Net(), torch.randn(3, 5), export={**TORCHSCRIPT, "rewriters": [rewriters]})
     assert deployed.rewriting.fired["aten.logsumexp"] == 1
     assert "aten.logsumexp" not in deployed.rewriting.never_fired

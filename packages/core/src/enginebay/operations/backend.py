@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import CalibrationData
     from enginebay.inference import Wrapper
     from enginebay.ir import IRModel
+    from enginebay.operations.lowering import Lowering
     from enginebay.params import BackendParams, IRKind
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
@@ -133,11 +134,19 @@ class Backend(BackendHooks):
         request = super()._complete_request(request)
         # A deployment passes its own function, which knows the caller's rewriters.
         if request.lower is not_lowered:
-            from enginebay.operations.lowering import Lowering
-
-            lower = Lowering(self.name, request.ir.kind)
-            request = msgspec.structs.replace(request, lower=lower)
+            request = msgspec.structs.replace(request, lower=self.lowering(request.ir.kind))
         return request
+
+    def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
+        """Return the function to pass as ``ConvertRequest.lower`` in one conversion.
+
+        Args:
+            ir: The kind of the IR that is converted.
+            rewriters: The caller's rewriters; the plugins' rewriters are added.
+        """
+        from enginebay.operations.lowering import Lowering
+
+        return Lowering(self.name, ir, rewriters)
 
     def calibration(
         self, ir: IRModel, params: BackendParams, data: object, unused: Iterable[str] = ()
