@@ -83,7 +83,7 @@ def test_quantised_graphs_are_built(
 ) -> None:
     """The real parser and builder take the Q/DQ nodes of a convolution and a Gemm."""
     data = [{"x": torch.randn(2, 3, 8, 8).numpy()} for _ in range(16)]
-    made = deployed(tmp_path, data, params={"precision": precision})
+    made = deployed(tmp_path, {"precision": precision}, data=data)
     found = made.artifact.manifest.verification
     assert (made.verdict, found.reason) == ("unverified", REASON)
     assert found.simulation is not None
