@@ -11,7 +11,8 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import MissingDependencyError, PluginError, UsageError
-from enginebay.tasks import read_task, record_task
+from enginebay.task_records import record_task
+from enginebay.tasks import read_task
 from enginebay_testing import temporary_backend
 from enginebay_testing.command_runs import Ran, call_command
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -82,6 +82,12 @@ def test_time_limit_of_a_conversion_must_be_positive(loopback: str, tmp_path: Pa
     ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
     with pytest.raises(UsageError, match=r"^invalid timeout of 0 seconds: expected more than 0$"):
         eb.convert(ir, backend=loopback, work_dir=tmp_path / "out", timeout=0)
+
+
+@pytest.mark.parametrize("limit", [None, "3", True])
+def test_a_time_limit_that_is_no_number_is_refused(loopback: str, limit: Any) -> None:
+    with pytest.raises(UsageError, match=r"^invalid timeout .+: expected a number of seconds$"):
+        eb.convert("net.onnx", backend=loopback, work_dir="out", timeout=limit)
 
 
 def test_convert_command_has_the_time_limit(

@@ -11,6 +11,8 @@ from packages.core.tests.exports import export
 from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
+from enginebay.authors.files import read_ir
+from enginebay.authors.sources import find_model
 from enginebay.errors import MissingDependencyError, ModelSourceError
 from enginebay.sources.sources import load_model
 
@@ -548,3 +550,26 @@ def test_archive_with_a_flipped_bit_is_refused(files, tmp_path, suffix: str, wha
     path.write_bytes(data)
     with pytest.raises(ModelSourceError, match=r"found a damaged archive \(truncated\?\)"):
         load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("extras", "message"),
+    [
+        ((3,), r"invalid task of '.*': the task is of type int; expected a mapping"),
+        (("what",), r"invalid task of '.*': 'what' cannot be read"),
+        ((None, 4), r"invalid origin of the weights of '.*': expected a text .* found 4"),
+    ],
+    ids=["a number as the task", "a missing file of a task", "a number as the origin"],
+)
+def test_a_wrong_task_or_origin_is_refused_wherever_the_model_is_found(extras, message):
+    with pytest.raises(ModelSourceError, match=message):
+        find_model((torch.nn.ReLU(), (torch.ones(1),), *extras))
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pt2"])
+def test_a_file_of_torch_says_what_to_install_without_torch(suffix, tmp_path, monkeypatch):
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match="torch"):
+        read_ir(path)

@@ -43,9 +43,9 @@ def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]
     Raises:
         ModelSourceError: The file is missing, damaged or not TorchScript.
     """
+    path = _check_path(path, "torchscript")  # says what to install without torch
     import torch
 
-    path = _check_path(path, "torchscript")
     extra = {KEY: ""}
     with quiet(), _readable_errors(path, "TorchScript"):
         # "cpu": a module that was saved on a GPU would otherwise need a GPU here too.
@@ -65,9 +65,9 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     Raises:
         ModelSourceError: The file is missing, damaged or not an exported program.
     """
+    path = _check_path(path, "exported_program")  # says what to install without torch
     import torch
 
-    path = _check_path(path, "exported_program")
     extra = {KEY: ""}
     with quiet(), _readable_errors(path, "an exported program"), _tensors_only():
         check_program(path)

@@ -68,7 +68,6 @@ def export(
     """
     from enginebay.exporters import check_choices, write_ir
     from enginebay.models import bind
-    from enginebay.operations.preparation import check_own_task
     from enginebay.sources import find_model
     from enginebay.state import unchanged
 
@@ -76,7 +75,6 @@ def export(
     refuse_options(options, "export")
     kind = _choose_ir(path, options.ir)
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
-    check_own_task(source)
     check_choices(source, kind, options.exporter)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:

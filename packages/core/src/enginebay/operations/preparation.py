@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,10 @@ from enginebay.models import RecordedCalls, bind, shapes_of
 from enginebay.reference import record_reference
 from enginebay.sources import find_model
 from enginebay.state import ModelState, unchanged
-from enginebay.tasks import read_task, record_task
+from enginebay.task_records import record_task
+from enginebay.tasks import read_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import ExitStack
 
     from enginebay.data import DataRecord
@@ -113,8 +112,7 @@ def prepare_model(
         items=() if some is None else some.items(bound.open_inputs),
         comparators=settings.comparators,
     )
-    kept = source.task if fitted is None else fitted
-    record = None if kept is None else record_task(kept)
+    record = source.task if fitted is None else record_task(fitted)
     return PreparedModel(bound, reference, record, notes, data, some)
 
 
@@ -150,26 +148,13 @@ def _read_own_task(
 ) -> tuple[Task | None, tuple[str, ...]]:
     """Return the task of a model source; if no plugin can read the task, return None and a note."""
     try:
-        with _errors_of_task(source):
-            return read_task(source.task), ()
+        return read_task(source.task), ()
+    except UsageError as err:
+        raise ModelSourceError(
+            f"invalid task of '{source.description}': {err}", hint=err.hint
+        ) from err
     except MissingDependencyError as err:
         # The items of this data set, such as images, cannot be read without the task.
         if data is not None and data.needs_task:
             raise
         return None, (f"{err}, so it is stored unread: {err.hint}",)
-
-
-def check_own_task(source: ModelSource) -> None:
-    """Raise an error if a model source has a task that is not plain data with a type."""
-    if source.task is not None:
-        with _errors_of_task(source):
-            record_task(source.task)
-
-
-@contextmanager
-def _errors_of_task(source: ModelSource) -> Iterator[None]:
-    try:
-        yield
-    except UsageError as err:
-        message = f"invalid task of '{source.description}': {err}"
-        raise ModelSourceError(message, hint=err.hint) from err

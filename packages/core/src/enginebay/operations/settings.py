@@ -225,8 +225,10 @@ def check_timeout(seconds: float) -> None:
     """Check that a time limit is a positive number.
 
     Raises:
-        UsageError: The limit is 0, negative or NaN.
+        UsageError: The limit is no number, 0, negative or NaN.
     """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise UsageError(f"invalid timeout {seconds!r}: expected a number of seconds")
     if not seconds > 0:
         raise UsageError(f"invalid timeout of {seconds:g} seconds: expected more than 0")
 

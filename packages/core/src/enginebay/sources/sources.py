@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay import torch_private
 from enginebay.environment import require
-from enginebay.errors import ModelSourceError, check_text, missing_file
+from enginebay.errors import ModelSourceError, UsageError, check_text, missing_file
 from enginebay.named_objects import named_object, public_names, unify_errors
 from enginebay.sources.call_parameters import (
     forward_parameters,
     required_parameters,
 )
+from enginebay.task_records import record_task
 
 if TYPE_CHECKING:
     import torch
@@ -52,8 +53,7 @@ class ModelSource:
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The model's ``.onnx``, ``.pt`` or ``.pt2`` file as an IR; None if there is no such file.
         example_inputs: The model's own example inputs, as ``export`` takes them; None if absent.
-        task: The type and the settings of the model's task, unchecked, as
-            :func:`~enginebay.tasks.record_task` takes them; None if the source has no task.
+        task: The type and the settings of the model's task; None if the source has no task.
         weights: The origin of the weights, if known: ``random (seed 0)``, ``pretrained``, or a file
             with its digest.
     """
@@ -63,7 +63,7 @@ class ModelSource:
     model: Any = None
     ir: IRModel | None = None
     example_inputs: Any = None
-    task: object = None
+    task: dict[str, Any] | None = None
     weights: str = ""
 
     @cached_property
@@ -213,8 +213,8 @@ def _from_object(model: Any, description: str) -> ModelSource:
         model = _build_model(model, description)
     if isinstance(model, tuple) and len(model) in (2, 3, 4):
         model, inputs, *extras = model
-        task = extras[0] if extras else None
-        weights = extras[1] if len(extras) > 1 else ""
+        task = _record_task(extras[0], description) if extras else None
+        weights = _check_origin(extras[1], description) if len(extras) > 1 else ""
         model = _wrap_function(model) or model
     if not _is_model(model):
         message = f"'{description}' is or returns {_describe(model)}"
@@ -239,6 +239,27 @@ def _check_modules(model: Any, description: str) -> None:
         message = f"'{description}' is or returns a module that contains itself"
         hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
         raise ModelSourceError(message, hint=hint) from err
+
+
+def _record_task(task: object, description: str) -> dict[str, Any] | None:
+    if task is None:
+        return None
+    try:
+        return record_task(task)
+    except UsageError as err:
+        message = f"invalid task of '{description}': {err}"
+        raise ModelSourceError(message, hint=err.hint) from err
+
+
+def _check_origin(weights: object, description: str) -> str:
+    """Return the origin of the weights, which the manifest stores as a text."""
+    if not isinstance(weights, str):
+        raise ModelSourceError(
+            f"invalid origin of the weights of '{description}': expected a text such as "
+            f"'pretrained', found {weights!r}",
+            hint="return (model, inputs, task, origin), with None without a task",
+        )
+    return weights
 
 
 def _build_model(function: Callable[..., object], description: str) -> object:
