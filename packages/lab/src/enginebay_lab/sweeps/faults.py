@@ -26,8 +26,10 @@ class CellLostError(EnginebayError):
 
 def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
     """Return the row with the verdict ``lost``; ``--resume`` then runs the sweep cell again."""
+    # As plain text: encoders refuse a hint with options, which is a kind of text of its own.
+    text = str(hint)
     return msgspec.structs.replace(
-        row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
+        row, verdict="lost", fault=fault, reason=reason, hint=text, artifact=None, digest=""
     )
 
 
