@@ -125,6 +125,7 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convert, "iterate_candidates", first)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("_bare")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_unlowered_model_is_refused(deploy, name):
@@ -185,6 +186,7 @@ def with_itself(x):
     return half * (angle + compared + torch.pow(size, size)) + half.cummax(1).values + square.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [rows_of_a_slice, with_itself])
 def test_a_tensor_that_one_operator_reads_twice_is_verified(deploy, function):
     deployed = deploy(Apply(function), torch.randn(1, 16, 8), export={"ir": "torchscript"})
@@ -268,6 +270,7 @@ class TwoStories(nn.Module):
         return self.upper(self.between(self.lower(rows)[0]))[0]
 
 
+@pytest.mark.slow
 def test_a_constant_added_with_and_without_a_batch_is_verified(deploy):
     deployed = deploy(TwoStories(), torch.randn(1, 1, 8, 6), export={"ir": "torchscript"})
     assert deployed.verdict == "verified"
@@ -318,6 +321,7 @@ class Modes(nn.Module):
         return mixed + self.skip(x.flatten(2)).reshape(x.shape)
 
 
+@pytest.mark.slow
 def test_complex_products_of_many_matrices_are_verified(deploy):
     assert (
         deploy(Modes(), torch.randn(1, 4, 8, 8), export={"ir": "torchscript"}).verdict == "verified"

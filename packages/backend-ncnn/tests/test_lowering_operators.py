@@ -85,6 +85,7 @@ def check(
 BATCHES = [1, 3]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("size", [7, 8, 11])
 @pytest.mark.parametrize(
@@ -103,6 +104,7 @@ def test_convolutions_of_several_images_match_torch(batch, size, options):
     check(lambda conv, x: conv(x), torch.randn(batch, 4, size, 9), part=part)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     ("part", "shape"),
@@ -182,6 +184,7 @@ FOURIER = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("normalization", [0, 1, 2])
 def test_the_operators_of_decomposed_transforms_match_torch(normalization):
     check(lambda x: aten._fft_r2c(x, [1, 2], normalization, True).imag, torch.randn(2, 5, 6))
@@ -209,6 +212,7 @@ def test_unsupported_operators_of_complex_numbers_are_refused():
         check(lambda x: torch.fft.fft(x).tan().real, torch.randn(2, 4))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2, "bias": False}])
 def test_recurrent_networks_match_torch(kind, options):

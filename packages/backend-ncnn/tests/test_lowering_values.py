@@ -275,6 +275,7 @@ def test_composed_splits_match_torch(shape, data):
     )
 
 
+@pytest.mark.slow
 @few
 @given(shape=shapes, data=st.data())
 def test_sorts_and_extremes_match_torch(shape, data):

@@ -136,6 +136,7 @@ class Rest(nn.Module):
         return ids % 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_an_integer_that_would_be_rounded_is_refused(deploy, dtype):
     with eb.load(deploy(Rest(), torch.arange(6, dtype=dtype)).artifact) as net:

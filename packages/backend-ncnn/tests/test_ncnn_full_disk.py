@@ -47,6 +47,7 @@ def test_a_file_above_the_size_limit_in_torch_is_an_error(tmp_path, command) -> 
     expect(tmp_path, [*command, "100000"], "File too large")
 
 
+@pytest.mark.slow
 def test_a_full_disk_in_pnnx_is_an_error(tmp_path, command) -> None:
     try:
         expect(

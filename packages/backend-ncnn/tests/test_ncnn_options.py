@@ -10,6 +10,7 @@ import enginebay as eb
 from enginebay.errors import FallbackError
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -129,6 +129,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "error", "message"),
     [
@@ -151,6 +152,7 @@ def test_an_endless_pnnx_is_ended_with_its_children(
     assert not [command for command in commands if str(program) in command]
 
 
+@pytest.mark.slow
 def test_the_lowered_model_has_time_if_pnnx_does_not_end(
     deploy, tmp_path_factory, monkeypatch, soon
 ):

@@ -35,6 +35,7 @@ class Attention(nn.Module):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halves", ["equal", "different"])
 def test_grouped_attention_with_rotary_embeddings_is_verified(tmp_path: Path, halves: str) -> None:
     torch.manual_seed(0)

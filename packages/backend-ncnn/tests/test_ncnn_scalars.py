@@ -28,6 +28,7 @@ class Applied(torch.nn.Module):
         return self.function(x, eb.mark(x.mean(), "scalar"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "function",
     [

@@ -35,6 +35,7 @@ def test_powers_match_torch(tmp_path: Path) -> None:
     assert "zeros" in deployed.verification.basis.labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", ["0=6", "0=9"])
 def test_no_layer_computes_a_power(layer: str, tmp_path: Path) -> None:
     eb.deploy(Powers(), torch.rand(1, 3, 8), backend="ncnn", work_dir=tmp_path / "out")

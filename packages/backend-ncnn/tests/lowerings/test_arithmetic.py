@@ -27,6 +27,7 @@ TWO = {
 } | {"lerp": lambda a, b: (a.lerp(b, 0.3), a.lerp(b, b.sigmoid()))}
 
 
+@pytest.mark.slow
 @quick
 @given(data=st.data())
 def test_elementwise_functions_match_torch(check, data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn import functional
 
@@ -33,6 +34,7 @@ def cases(mode, image, options):
     ]
 
 
+@pytest.mark.slow
 def test_resizing_matches_torch(check):
     program = check(*(case for mode in MODES for case in cases(*mode)))
     names = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}

@@ -16,6 +16,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_networks_match_torch(check, kind):
     parts = [kind(4, 3, **options) for options in OPTIONS]
