@@ -338,6 +338,7 @@ def test_a_damaged_file_is_refused_by_every_command(cli: Run, artifact: Path, ho
     assert document["error"]["type"] == "ArtifactError"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", DAMAGE)
 def test_damaged_artifact_can_be_overwritten(cli: Run, artifact: Path, how: str) -> None:
     spoil(artifact, how)

@@ -66,6 +66,7 @@ def arrays(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
     return {"input_ids": inputs["input_ids"].numpy(), **named}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "backend", "export"),
     [

@@ -67,6 +67,7 @@ def quantize(model: Any, items: list[Any], folder: Path, **over: Any) -> lab.Qua
     return lab.quantize(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sensitivity_lists_the_costliest_layers_first(
     model: nn.Module, items: list[Any], engine: str
@@ -82,6 +83,7 @@ def test_sensitivity_lists_the_costliest_layers_first(
     assert first & {"node_conv2d_1", "node_conv2d_2"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_quantize_excludes_layers_until_the_engine_is_accurate(
     model: nn.Module, items: list[Any], tmp_path: Path, engine: str
@@ -227,6 +229,7 @@ def test_quantize_refuses_an_onnx_file(model: nn.Module, items: list[Any], tmp_p
         quantize(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
 
 
+@pytest.mark.slow
 def test_sensitivity_and_quantize_run_on_the_command_line(
     cli: Run, here: Path, items: list[Any]
 ) -> None:

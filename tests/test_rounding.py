@@ -109,6 +109,7 @@ def planes() -> torch.nn.Module:
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # the probes of zeros warn
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_rounding_of_long_sums_is_verified(backend, tmp_path):

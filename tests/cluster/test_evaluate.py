@@ -127,6 +127,7 @@ def killed(folder: Path, pids: Callable[[], Iterable[int]]) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.slow
 def test_killed_worker_loses_and_repeats_no_item(folder: Path) -> None:
     with (
         Cluster(folder / "cluster", 2) as cluster,

@@ -97,6 +97,7 @@ def test_invalid_scheduler_address_is_refused(address: str) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 def test_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from .__main__ import disturbed, holds
 from .processes import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
 NET = """
 import torch
@@ -25,6 +26,7 @@ def large():
 """
 
 
+@pytest.mark.slow
 def test_every_cell_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
     (tmp_path / "net.py").write_text(NET)
     matrix = {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_concurrent_calls_return_their_own_outputs(tmp_path: Path, backend: str) -> None:
     with eb.load(calls.deploy(tmp_path / "artifact", backend).artifact) as wrapper:

@@ -41,6 +41,7 @@ def test_wrapper_passes_every_case_of_its_engine(engine: str) -> None:
     assert lost_cases(outcomes) == {}
 
 
+@pytest.mark.slow
 def test_wrong_output_and_crash_are_lost_cases_and_end_no_run() -> None:
     names = ["node/test_abs", "node/test_neg", "node/test_relu", "node/test_exp"]
     with derived("brittle", BROKEN):

@@ -117,6 +117,7 @@ def test_invalid_reply_is_a_damaged_cell(tmp_path, reply) -> None:
     assert row.hint == "sweep again with --resume"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("model", "limit", "error"),
     [("net.py:crash", 600, ChildCrashedError), ("net.py:hang", 4, ChildTimeoutError)],
