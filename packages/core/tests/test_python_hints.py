@@ -9,6 +9,7 @@ import subprocess
 import traceback
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import enginebay as eb
@@ -89,7 +90,7 @@ def test_flags_become_arguments(hint: str, python: str) -> None:
     ],
 )
 def test_options_that_are_data_have_both_forms(hint: Hint, flags: str, python: str) -> None:
-    assert (str(hint), hint.python) == (flags, python)
+    assert (hint.text, hint.python) == (flags, python)
 
 
 def test_a_hint_has_an_option_for_each_place() -> None:
@@ -164,3 +165,10 @@ def test_uncaught_error_ends_with_its_hint(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.stderr.count("hint: ") == 1, "the command line's own"
+
+
+def test_an_error_has_the_text_of_a_hint_and_passes_on_both_forms() -> None:
+    error = UsageError("no drop", hint=Hint("{}", argument("max_drop", 0.01)))
+    assert msgspec.json.encode(error.hint) == b'"--max-drop 0.01"'
+    other = UsageError("item 3: no drop", hint=error.full_hint)
+    assert (other.hint, other.__notes__) == ("--max-drop 0.01", ["hint: max_drop=0.01"])

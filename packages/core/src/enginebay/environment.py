@@ -123,7 +123,7 @@ def failed(
         status="failed",
         found=found,
         wanted=wanted,
-        fix=str(fix),  # a hint with options is a kind of text that JSON encoders refuse
+        fix=fix,
         seconds=seconds,
     )
     return EnvReport((check,))

@@ -50,7 +50,7 @@ def read_task(task: object, origin: str = "the task") -> Task:
         with errors_named(PluginError, f"the task reader of type '{kind}' raised"):
             result = kinds[kind](record)
     except UsageError as err:
-        raise UsageError(f"{origin}: {err}", hint=err.hint) from err
+        raise UsageError(f"{origin}: {err}", hint=err.full_hint) from err
     if not isinstance(result, Task):
         raise PluginError(
             f"the task reader of type '{kind}' returned {result!r:.80}: expected an object "

@@ -13,6 +13,8 @@ from enginebay.errors import UsageError, disk_error, disk_failure, nearest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from enginebay.errors import Hint
+
 _T = TypeVar("_T")
 
 #: The schema version of the lab's records; it grows when a field is removed or its meaning changes.
@@ -43,7 +45,7 @@ class Journal:
         self._kind = kind
         self._is_torn = False
 
-    def open(self, *, resume: bool, hint: str) -> None:
+    def open(self, *, resume: bool, hint: str | Hint) -> None:
         """Create the file, or accept an existing file if ``resume`` is True.
 
         Args:

@@ -18,5 +18,5 @@ def test_a_row_of_an_error_whose_hint_has_options_is_encoded() -> None:
 
 
 def test_a_failed_check_whose_fix_has_options_is_encoded() -> None:
-    report = failed(Tier.SMOKE, "build", found="no", fix=HINT)
+    report = failed(Tier.SMOKE, "build", found="no", fix=UsageError("no", hint=HINT).hint or "")
     assert b"add --resume to continue" in msgspec.json.encode(report.checks)

@@ -200,7 +200,7 @@ class DataSet:
                     self._check_same(count, item)
             except InputError as err:
                 raise InputError(
-                    f"item {number} of {self.description}: {err}", hint=err.hint
+                    f"item {number} of {self.description}: {err}", hint=err.full_hint
                 ) from err
             yield item
             count += 1

@@ -37,7 +37,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from enginebay.errors.full_disk import disk_error, names_full_disk
-from enginebay.errors.hints import Hint, argument, python_hint
+from enginebay.errors.hints import Hint, argument, translate_hint
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
 from enginebay.errors.text import first_line, message_of, nearest, one_line
 
@@ -99,6 +99,10 @@ class EnginebayError(Exception):
             the command line; Python arguments replace the flags in the exception's note. Options
             that are neither core's nor a backend's parameters are data in a :class:`Hint`.
 
+    Attributes:
+        full_hint: The hint as it was passed, a text or a :class:`Hint`: an error that replaces this
+            one passes it on by ``hint=err.full_hint``.
+
     Example:
         >>> str(EnginebayError("the oven is cold", hint="light it"))
         'the oven is cold'
@@ -106,24 +110,25 @@ class EnginebayError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | Hint | None = None) -> None:
         super().__init__(message)
         self.hint = hint
 
     @property
     def hint(self) -> str | None:
         """The command or argument to type next, with flags of the command line, or None."""
-        return self._hint
+        return self.full_hint.text if isinstance(self.full_hint, Hint) else self.full_hint
 
     @hint.setter
-    def hint(self, hint: str | None) -> None:
-        self._hint = hint
+    def hint(self, hint: str | Hint | None) -> None:
+        self.full_hint = hint
         # A handler may replace the hint; the old note must not stay.
         if notes := getattr(self, "__notes__", None):
             notes[:] = [note for note in notes if not note.startswith(NOTE)]
         # A note, since Python prints notes below the message in a traceback.
         if hint:
-            self.add_note(f"{NOTE}{python_hint(hint)}")
+            python = hint.python if isinstance(hint, Hint) else translate_hint(hint)
+            self.add_note(f"{NOTE}{python}")
 
 
 class UsageError(EnginebayError):
@@ -148,7 +153,7 @@ class ConfigError(UsageError):
     """
 
     def __init__(
-        self, message: str, *, hint: str | None = None, path: tuple[str | int, ...] = ()
+        self, message: str, *, hint: str | Hint | None = None, path: tuple[str | int, ...] = ()
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = path
@@ -217,7 +222,7 @@ class LackingOperatorsError(ConversionError):
         message: str,
         *,
         operators: Mapping[str, tuple[str, ...]] | None = None,
-        hint: str | None = None,
+        hint: str | Hint | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.operators = operators or {}
@@ -268,7 +273,7 @@ class NotVerifiedError(EnginebayError):
     """
 
     def __init__(
-        self, message: str, *, verdict: FailedVerification, hint: str | None = None
+        self, message: str, *, verdict: FailedVerification, hint: str | Hint | None = None
     ) -> None:
         super().__init__(message, hint=hint)
         self.verdict = verdict

@@ -7,7 +7,7 @@ of core's own functions becomes an argument here, and every other flag a paramet
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 # Shell commands are the same for both readers, so that they are left as they are.
 _COMMAND = re.compile(r"\b(?:enginebay|pip|wsl|docker|pytest) [^,;]*")
@@ -76,41 +76,33 @@ def argument(name: str, value: object = None) -> Option:
     return Option(f"{flag} {value}", f"{name}={_quote_text(str(value))}")
 
 
-class Hint(str):
-    """A hint with options: the text has flags, and :attr:`python` has arguments.
+class Hint:
+    """A hint with options, which has a form for each reader.
 
     Args:
         text: The hint, with ``{}`` for each option.
         options: The options, in order.
 
     Attributes:
-        python: The hint for a caller in Python.
+        text: The hint for the command line, with flags.
+        python: The hint for a caller in Python, with arguments.
 
     Example:
         >>> hint = Hint("add {}, or name a different folder", argument("resume", True))
-        >>> print(hint)
-        add --resume, or name a different folder
+        >>> hint.text
+        'add --resume, or name a different folder'
         >>> hint.python
         'add resume=True, or name a different folder'
     """
 
-    __slots__ = ("python",)
+    __slots__ = ("python", "text")
 
-    python: str
-
-    def __new__(cls, text: str, *options: Option) -> Self:
-        """Return the hint for the command line, which also has the hint for Python."""
+    def __init__(self, text: str, *options: Option) -> None:
         parts = text.split("{}")
         options = (*options, Option("", ""))  # after the last part
         pairs = list(zip(parts, options, strict=True))
-        hint = super().__new__(cls, "".join(part + option.flag for part, option in pairs))
-        hint.python = "".join(translate_hint(part) + option.python for part, option in pairs)
-        return hint
-
-
-def python_hint(hint: str) -> str:
-    """Return a hint for a caller in Python."""
-    return hint.python if isinstance(hint, Hint) else translate_hint(hint)
+        self.text = "".join(part + option.flag for part, option in pairs)
+        self.python = "".join(translate_hint(part) + option.python for part, option in pairs)
 
 
 def translate_hint(hint: str) -> str:

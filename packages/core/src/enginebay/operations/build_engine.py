@@ -163,7 +163,7 @@ def _cut_model(
     except UsageError as err:
         # The mark to cut at may be missing because the rewriters did not find its function.
         lines = rewriting.not_found if rewriting else ()
-        raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
+        raise UsageError("; ".join((str(err), *lines)), hint=err.full_hint) from err
 
 
 def _clear_folder(folder: Path) -> None:

@@ -151,7 +151,7 @@ def _read_own_task(
         return read_task(source.task), ()
     except UsageError as err:
         raise ModelSourceError(
-            f"invalid task of '{source.description}': {err}", hint=err.hint
+            f"invalid task of '{source.description}': {err}", hint=err.full_hint
         ) from err
     except MissingDependencyError as err:
         # The items of this data set, such as images, cannot be read without the task.

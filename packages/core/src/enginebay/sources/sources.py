@@ -248,7 +248,7 @@ def _record_task(task: object, description: str) -> dict[str, Any] | None:
         return record_task(task)
     except UsageError as err:
         message = f"invalid task of '{description}': {err}"
-        raise ModelSourceError(message, hint=err.hint) from err
+        raise ModelSourceError(message, hint=err.full_hint) from err
 
 
 def _check_origin(weights: object, description: str) -> str:

@@ -109,7 +109,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(
                 row, verdict=verification.verdict, verification=verification
             )
-        return msgspec.structs.replace(row, hint=str(err.hint or ""))
+        return msgspec.structs.replace(row, hint=err.hint or "")
 
 
 class Comparison(

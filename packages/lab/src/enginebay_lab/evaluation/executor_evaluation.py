@@ -180,7 +180,7 @@ class _ShardMerger:
                 hint="build the model with a fixed random seed, or load its weights from a file",
             )
 
-    def _resume_hint(self) -> str:
+    def _resume_hint(self) -> Hint:
         if self._run.journal is None:
             text = "write the rows to a file, so that the evaluation can be resumed: {}"
             return Hint(text, argument("output", "ROWS"))

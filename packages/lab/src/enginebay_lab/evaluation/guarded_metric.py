@@ -72,7 +72,7 @@ class GuardedMetric:
                 self._metric.update(copy_value(outputs), copy_value(target))
             except InputError as err:
                 message = f"metric '{self.name}' on {item}: {err}"
-                raise InputError(message, hint=err.hint) from err
+                raise InputError(message, hint=err.full_hint) from err
 
     def update_all(
         self, numbers: Sequence[int], outputs: Sequence[Any], targets: Sequence[Any]

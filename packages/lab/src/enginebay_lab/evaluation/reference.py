@@ -68,7 +68,7 @@ class TorchModel:
         try:
             return self._runner(item.inputs)
         except (ModelError, InputError) as err:
-            raise type(err)(f"item {item.number}: {err}", hint=err.hint) from err
+            raise type(err)(f"item {item.number}: {err}", hint=err.full_hint) from err
 
 
 @contextmanager

@@ -82,9 +82,9 @@ def _run_task(task: ExecutorTask) -> TaskOutcome:
     except ChildCrashedError as err:
         # Without an ending, the task raised it: a process that the task itself started crashed.
         reason = f"its process {err.ending}" if err.ending else str(err).partition("; ")[0]
-        fault = TaskFault("crashed", reason, str(err.hint or ""))
+        fault = TaskFault("crashed", reason, err.hint or "")
     except EnginebayError as err:
         # An IsolationError wraps an exception of another package, so its class means nothing here.
         kind = "" if isinstance(err, IsolationError) else type(err).__name__
-        fault = TaskFault("raised", str(err), str(err.hint or ""), kind)
+        fault = TaskFault("raised", str(err), err.hint or "", kind)
     return TaskOutcome(fault=fault)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError, Hint, argument, disk_error, names_full_disk, one_line
+from enginebay.errors import EnginebayError, Hint, disk_error, names_full_disk, one_line
 
 if TYPE_CHECKING:
     from enginebay_lab.sweeps.sweep_rows import SweepRow
@@ -19,17 +19,15 @@ class CellLostError(EnginebayError):
         fault: The kind of machine failure; :class:`enginebay_lab.SweepRow` lists all kinds.
     """
 
-    def __init__(self, fault: str, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, fault: str, message: str, *, hint: str | Hint | None = None) -> None:
         super().__init__(message, hint=hint)
         self.fault = fault
 
 
 def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
     """Return the row with the verdict ``lost``; ``--resume`` then runs the sweep cell again."""
-    # As plain text: encoders refuse a hint with options, which is a kind of text of its own.
-    text = str(hint)
     return msgspec.structs.replace(
-        row, verdict="lost", fault=fault, reason=reason, hint=text, artifact=None, digest=""
+        row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
     )
 
 
@@ -39,8 +37,7 @@ def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"
         reason = f"{where} cannot be written: {err.strerror or err}"
-    text = "free disk space, or make the folder writable, then sweep again with {}"
-    hint = Hint(text, argument("resume", True))
+    hint = "free disk space, or make the folder writable, then sweep again with --resume"
     return lost_row(row, "disk", f"on {host}: {reason}", hint)
 
 

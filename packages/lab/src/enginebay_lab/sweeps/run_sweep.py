@@ -173,7 +173,7 @@ def _make_tasks(
             job = build_job(cell, folder, token)
         except EnginebayError as err:
             row = SweepRow.of(cell, "failed")
-            unsent.append(msgspec.structs.replace(row, reason=str(err), hint=str(err.hint or "")))
+            unsent.append(msgspec.structs.replace(row, reason=str(err), hint=err.hint or ""))
         else:
             yield ExecutorTask(cell.key, FUNCTION, job, cell.timeout)
 

@@ -14,8 +14,6 @@ from enginebay.errors import (
     ArtifactError,
     ArtifactExistsError,
     EnginebayError,
-    Hint,
-    argument,
     one_line,
 )
 from enginebay_lab.resources import host_name
@@ -32,7 +30,7 @@ _ATTEMPT_DEPTH = 3
 #: Fields that describe the cell; their values in a reply are ignored. The precision is not among
 #: them: if the cell has none, the worker reports the backend's default.
 _CELL_FIELDS = ("key", "model", "backend", "params", "max_drop")
-_RESUME_HINT = Hint("sweep again with {}", argument("resume", True))
+_RESUME_HINT = "sweep again with --resume"
 
 
 def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
