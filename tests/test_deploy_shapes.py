@@ -102,6 +102,23 @@ def test_unequal_sizes_of_a_shared_dimension_are_refused(
     )
 
 
+@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.parametrize(("batch", "found"), [(0, "size 0"), (7, "size 7")])
+def test_sizes_beyond_the_deployed_range_are_refused(
+    deployed: tuple[Rich, eb.Deployment], batch: int, found: str, isolated: bool
+) -> None:
+    from enginebay.errors import InputError
+
+    artifact = deployed[1].artifact
+    assert artifact.manifest.sizes["mask"] == {0: (1, 6), 1: (2, 9)}
+    with eb.load(artifact, isolated=isolated) as wrapper, pytest.raises(InputError) as caught:
+        wrapper(example(batch, 5))
+    assert str(caught.value) == (
+        f"input 'x' has {found} in dimension 0 of ({batch}, 5, 4), but the artifact was made for "
+        "sizes of 1 to 6: x float32[batch, length, 4]"
+    )
+
+
 def test_min_and_max_shapes_open_the_batch_dimension(cli: Run) -> None:
     ran = cli(
         *("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime"),

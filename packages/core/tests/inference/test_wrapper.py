@@ -225,6 +225,41 @@ def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -
     assert wrapper.calls == 0
 
 
+@pytest.mark.parametrize(
+    ("limits", "rows", "message", "hint"),
+    [
+        ((1, 8), 0, "has size 0 in dimension 0 of (0, 3)", "x:0=batch:0:8"),
+        ((2, 8), 9, "has size 9 in dimension 0 of (9, 3)", "x:0=batch:2:9"),
+        ((1, None), 0, "has size 0 in dimension 0 of (0, 3)", "x:0=batch:0:10"),
+    ],
+)
+def test_sizes_beyond_the_limits_are_refused_before_the_engine(
+    limits: tuple[int, int | None], rows: int, message: str, hint: str
+) -> None:
+    wrapper = Doubler(X, MASK)
+    wrapper.limit_sizes({"x": {0: limits}})
+    for make in (np.ones, torch.ones):
+        inputs = {
+            "x": make((rows, 3), dtype=np.float32 if make is np.ones else torch.float32),
+            "mask": make((rows,), dtype=bool if make is np.ones else torch.bool),
+        }
+        with pytest.raises(InputError) as caught:
+            wrapper(inputs)
+        low, high = limits
+        made_for = f"{low} or more" if high is None else f"{low} to {high}"
+        assert str(caught.value) == (
+            f"input 'x' {message}, but the artifact was made for sizes of {made_for}: "
+            "x float32[batch, 3]"
+        )
+        assert caught.value.hint == (
+            f"deploy with a larger range: --dynamic {hint} (for an ONNX file --min-shapes and "
+            "--max-shapes)"
+        )
+    assert wrapper.calls == 0
+    inside = np.ones((high or 50, 3), np.float32)
+    assert wrapper({"x": inside, "mask": np.ones(len(inside), bool)})["sum"] == inside.size
+
+
 OPEN = "deploy with --dynamic x:{} to make this dimension dynamic"
 
 

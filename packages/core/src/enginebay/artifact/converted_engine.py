@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from enginebay.artifact.engine_request import LoadRequest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from enginebay.backend import BackendHooks
     from enginebay.hooks import BuiltFor
     from enginebay.ir import IRModel
-    from enginebay.params import BackendParams
+    from enginebay.params import BackendParams, SizeLimits
     from enginebay.partition import Part
 
 
@@ -30,6 +30,7 @@ class ConvertedEngine:
             or for any machine.
         parts: The parts that the model was cut into, each with its files; empty without cuts.
         kept: The names of the nodes that an 8-bit engine runs in floating point.
+        sizes: The smallest and the largest size of each dynamic dimension with declared limits.
     """
 
     backend: BackendHooks
@@ -39,6 +40,7 @@ class ConvertedEngine:
     built_for: BuiltFor | None = None
     parts: tuple[Part, ...] = ()
     kept: tuple[str, ...] = ()
+    sizes: SizeLimits = field(default_factory=dict)
 
     @property
     def runs_here(self) -> bool:
@@ -69,5 +71,6 @@ class ConvertedEngine:
             outputs=self.ir.outputs,
             parts=self.parts,
             strict=strict,
+            sizes=self.sizes,
             built_for=None if self.runs_here else self.built_for,
         )

@@ -17,6 +17,7 @@ from enginebay.backend import load_hooks, time_layers
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
+from enginebay.params import SizeLimits
 from enginebay.partition import SIMULATION_FOLDER, Part, load_parts
 from enginebay.tensors import TensorSpec
 
@@ -40,6 +41,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         outputs: The model's outputs, in order.
         parts: The parts of a model that was cut, with one engine for each part; otherwise empty.
         strict: True to raise an error if the engine uses a fallback.
+        sizes: The smallest and the largest size of dynamic dimensions, as far as they are known.
         built_for: The machines that the engine is built for; None if the engine can run on this
             machine. If set, another engine runs the graph from which the engine was built.
     """
@@ -52,6 +54,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...]
     parts: tuple[Part, ...] = ()
     strict: bool = False
+    sizes: SizeLimits = {}
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
@@ -67,7 +70,9 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
                 the receipt lists a fallback.
         """
         backend = load_hooks(self.backend)
-        return load_parts(backend.load, self.wrapper_request(), self.parts)
+        wrapper = load_parts(backend.load, self.wrapper_request(), self.parts)
+        wrapper.limit_sizes(self.sizes)
+        return wrapper
 
     def wrapper_request(self) -> WrapperRequest:
         """Return the request with which the backend loads the whole model.
@@ -148,6 +153,7 @@ def load_request(
         outputs=opened.outputs,
         parts=manifest.parts,
         strict=strict,
+        sizes=manifest.sizes,
     )
 
 

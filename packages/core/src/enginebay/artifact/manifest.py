@@ -14,6 +14,7 @@ import msgspec
 from enginebay.data import DataRecord
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
+from enginebay.params import SizeLimits
 from enginebay.partition import Part
 from enginebay.tensors import TensorSpec
 from enginebay.verdict import Verdict, Verification
@@ -158,6 +159,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters.
         inputs: The model's inputs, by the names that callers use.
         outputs: The model's outputs, in order.
+        sizes: Input name → axis → the smallest and the largest size that a call may have, of the
+            axes that were deployed with a range; None for an unlimited size.
         model_files: The engine's files, as the backend listed them.
         parts: The parts of the model in the order in which they run; empty if it was not cut.
         data: The data set for calibration or, without calibration, for verification; None if no
@@ -194,6 +197,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    sizes: SizeLimits = {}
     model_files: tuple[str, ...]
     parts: tuple[Part, ...] = ()
     data: DataRecord | None = None
@@ -252,7 +256,17 @@ def encode_manifest(manifest: Manifest) -> bytes:
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
         for name in (
-            *("parts", "data", "kept", "task", "comparators", "weights", "built_for", "runs"),
+            *(
+                "sizes",
+                "parts",
+                "data",
+                "kept",
+                "task",
+                "comparators",
+                "weights",
+                "built_for",
+                "runs",
+            ),
         ):
             if not plain[name]:
                 del plain[name]  # most artifacts have none of these

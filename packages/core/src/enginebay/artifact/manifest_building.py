@@ -51,6 +51,7 @@ def build_manifest(
         params=engine.portable_params,
         inputs=ir.inputs,
         outputs=ir.outputs,
+        sizes=engine.sizes,
         model_files=tuple(file.as_posix() for file in engine.files),
         parts=engine.parts,
         data=data,

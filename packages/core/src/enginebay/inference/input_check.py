@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from enginebay.params import SizeLimits
     from enginebay.tensors import Array, TensorSpec
 
 
@@ -21,15 +22,17 @@ class InputCheck:
     Attributes:
         exact: The name, dtype and shape of each input of the model. If the input has a dynamic
             dimension, None stands instead of the shape, and equals the shape of no array.
+        limits: The smallest and the largest size of dynamic dimensions, as far as they are known.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+    def __init__(self, specs: Sequence[TensorSpec], limits: SizeLimits | None = None) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in specs}
         self.exact: tuple[tuple[str, np.dtype[Any], tuple[int | str, ...] | None], ...] = tuple(
             (spec.name, self._dtypes[spec.name], spec.dims if spec.is_static else None)
             for spec in specs
         )
+        self.limits: SizeLimits = limits or {}
 
     def bind_inputs(self, /, *inputs: object, **by_name: object) -> dict[str, Any]:
         """Return positional and named arrays as one mapping by the inputs' names.
@@ -101,6 +104,7 @@ class InputCheck:
         self, spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]
     ) -> None:
         assert spec.dims is not None
+        limits = self.limits.get(spec.name, {})
         if len(shape) != len(spec.dims):
             raise InputError(
                 f"input '{spec.name}' has {len(shape)} dimensions {shape}, "
@@ -121,6 +125,26 @@ class InputCheck:
                     f"dimension '{dim}' has size {size} in input '{spec.name}', but size "
                     f"{other_size} in input '{other}': the sizes must be equal"
                 )
+            elif axis in limits:
+                low, high = limits[axis]
+                if size < low or (high is not None and size > high):
+                    raise _limit_error(spec, axis, shape, low, high)
+
+
+def _limit_error(
+    spec: TensorSpec, axis: int, shape: tuple[int, ...], low: int, high: int | None
+) -> InputError:
+    size = shape[axis]
+    limits = f"{low} or more" if high is None else f"{low} to {high}"
+    # The flag has no form for a range without an upper end.
+    wider = f"{min(low, size)}:{max(high or 10 * max(low, 1), size)}"
+    assert spec.dims is not None
+    return InputError(
+        f"input '{spec.name}' has size {size} in dimension {axis} of {shape}, but the artifact was "
+        f"made for sizes of {limits}: {spec.describe()}",
+        hint=f"deploy with a larger range: --dynamic {spec.name}:{axis}={spec.dims[axis]}:{wider} "
+        "(for an ONNX file --min-shapes and --max-shapes)",
+    )
 
 
 def _size_hint(spec: TensorSpec, axis: int, dim: int, shape: tuple[int, ...]) -> str:

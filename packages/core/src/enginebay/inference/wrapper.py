@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from enginebay.inference.receipt import Receipt
     from enginebay.inference.timing import Counter
+    from enginebay.params import SizeLimits
     from enginebay.tensors import Array, NumpyArray, TensorSpec
 
 _A = TypeVar("_A", bound="Array")
@@ -212,6 +213,10 @@ class Wrapper(ABC):
     def set_task(self, find_task: Callable[[], Any]) -> None:
         """Set the function that returns the task of :meth:`predict`; ``enginebay.load`` does so."""
         self.__find_task = find_task
+
+    def limit_sizes(self, limits: SizeLimits) -> None:
+        """Refuse inputs beyond these sizes of dynamic dimensions; core calls this after loading."""
+        self.__input_check.limits = limits
 
     def __convert_and_run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         self.__check_usable()

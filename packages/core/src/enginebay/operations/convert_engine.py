@@ -12,6 +12,7 @@ import msgspec
 from enginebay.artifact import ConvertedEngine
 from enginebay.backend import kept_nodes
 from enginebay.errors import ChildTimeoutError, ConversionError
+from enginebay.params import size_limits
 from enginebay.partition import convert_parts, simulation_folder
 from enginebay.time_limits import check_time_limit, time_limit
 
@@ -60,7 +61,9 @@ def convert_engine(
 
     request = msgspec.structs.replace(request, progress=report_progress)
     built_for = backend.built_for(request.params)
-    engine = ConvertedEngine(backend, request.params, request.ir, (), built_for)
+    # Without its model, an IR has only the shapes in the parameters.
+    sizes = size_limits(request.shapes or request.params.shape_profiles())
+    engine = ConvertedEngine(backend, request.params, request.ir, (), built_for, sizes=sizes)
     with _limit_time(timeout):
         if cut:
             return _convert_parts(engine, request, cut)

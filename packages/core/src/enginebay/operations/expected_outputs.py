@@ -44,7 +44,7 @@ def input_sets(opened: Artifact, inputs: object) -> list[Arrays] | None:
         if isinstance(inputs, list | tuple):
             inputs = [item.inputs if isinstance(item, Sample) else item for item in inputs]
         return [item.inputs for item in DataSet.of(inputs).items(opened.inputs)]
-    check = InputCheck(opened.inputs)
+    check = InputCheck(opened.inputs, opened.manifest.sizes)
     named = inputs if isinstance(inputs, Mapping) else check.bind_inputs(inputs)
     check.check_names(named)
     arrays = {name: to_numpy(value) for name, value in named.items()}

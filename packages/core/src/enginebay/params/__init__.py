@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from enginebay.params.shapes import (
         ShapeProfile as ShapeProfile,
         Shapes as Shapes,
+        SizeLimits as SizeLimits,
         format_dims as format_dims,
         inputs_in as inputs_in,
         name_shapes as name_shapes,
         parse_shapes as parse_shapes,
         resolve_profiles as resolve_profiles,
+        size_limits as size_limits,
     )
 
 
@@ -55,7 +57,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "params.file_names": "FileName",
         "params.ir_kinds": "IRKind",
         "params.shapes": (
-            "ShapeProfile Shapes format_dims inputs_in name_shapes parse_shapes resolve_profiles"
+            "ShapeProfile Shapes SizeLimits format_dims inputs_in name_shapes parse_shapes "
+            "resolve_profiles size_limits"
         ),
     },
 )

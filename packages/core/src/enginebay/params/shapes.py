@@ -30,6 +30,9 @@ Dims: TypeAlias = tuple[int | None, ...]
 #: Dims by input name; the empty name for the only input.
 Shapes: TypeAlias = Mapping[str, Dims]
 
+#: Input name → axis → smallest and largest size, with None for an unlimited size.
+SizeLimits: TypeAlias = dict[str, dict[int, tuple[int, int | None]]]
+
 #: Frameworks and file formats store sizes as signed 64-bit integers.
 _LARGEST_DIM = 2**63 - 1
 
@@ -146,6 +149,21 @@ class ShapeProfile(msgspec.Struct, frozen=True):
     def is_static(self) -> bool:
         """True if every size is fixed."""
         return self.min == self.max and None not in self.min
+
+
+def size_limits(profiles: Mapping[str, ShapeProfile]) -> SizeLimits:
+    """Return the smallest and the largest size of each axis whose size may differ.
+
+    Example:
+        >>> size_limits({"x": ShapeProfile((1, 3), (4, 3), (None, 3))})
+        {'x': {0: (1, None)}}
+    """
+    limits: SizeLimits = {}
+    for name, profile in profiles.items():
+        for axis, (low, high) in enumerate(zip(profile.min, profile.max, strict=True)):
+            if low != high:
+                limits.setdefault(name, {})[axis] = (low or 0, high)
+    return limits
 
 
 def resolve_profiles(
