@@ -36,10 +36,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Describe an IR file, or check an artifact's files and describe the artifact; return 0."""
     from enginebay.artifact import open_artifact
-    from enginebay.ir import read_ir
+    from enginebay.ir import is_ir_file, read_ir
 
     # A folder may have the name of a file.
-    if args.path.suffix in (".onnx", ".pt", ".pt2") and not args.path.is_dir():
+    if is_ir_file(args.path) and not args.path.is_dir():
         model = read_ir(args.path)
         if args.json:
             print_json(ir_document(model))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from os import fspath
 from pathlib import Path
+from typing import Any
 
 from enginebay.errors import UsageError, check_text, missing_file
-from enginebay.ir.model import IRModel
+from enginebay.ir.model import SUFFIXES, IRModel
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:
@@ -17,21 +18,39 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
         ModelSourceError: The file is missing or damaged.
         MissingDependencyError: torch or onnx is not installed.
     """
-    from enginebay.ir.onnx_file import read_onnx
-    from enginebay.ir.torch_file import read_exported_program, read_torchscript
-
     if isinstance(ir, IRModel):
         return ir
     check_text(fspath(ir))
-    suffix = Path(ir).suffix.lower()
-    if suffix not in (".onnx", ".pt", ".pt2"):
+    if not is_ir_file(ir):
         raise UsageError(
             f"'{ir}' is not an IR file: expected .onnx, .pt (TorchScript) or .pt2",
             hint="enginebay export MODEL first, or enginebay deploy MODEL",
         )
-    if not Path(ir).exists():
-        raise missing_file(str(ir))
-    if suffix == ".onnx":
-        return read_onnx(ir)
-    _, model = read_torchscript(ir) if suffix == ".pt" else read_exported_program(ir)
-    return model
+    return read_model_file(ir)[1]
+
+
+def is_ir_file(path: str | Path) -> bool:
+    """Return True if a path has the suffix of an IR."""
+    return Path(path).suffix.lower() in SUFFIXES.values()
+
+
+def read_model_file(path: str | Path) -> tuple[Any, IRModel]:
+    """Return the model in the file of an IR (None for an ONNX file), and the IR.
+
+    The model is a TorchScript module or an exported program.
+
+    Raises:
+        ModelSourceError: The file is missing or damaged.
+        MissingDependencyError: torch or onnx is not installed.
+    """
+    from enginebay.ir.onnx_file import read_onnx
+    from enginebay.ir.torch_file import read_exported_program, read_torchscript
+
+    if not Path(path).exists():
+        raise missing_file(str(path))
+    suffix = Path(path).suffix.lower()
+    if suffix == SUFFIXES["onnx"]:
+        return None, read_onnx(path)
+    if suffix == SUFFIXES["torchscript"]:
+        return read_torchscript(path)
+    return read_exported_program(path)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay import torch_private
 from enginebay.environment import require
-from enginebay.errors import ModelSourceError, UsageError, check_text, missing_file
+from enginebay.errors import ModelSourceError, UsageError, check_text
+from enginebay.ir import is_ir_file, read_model_file
 from enginebay.named_objects import named_object, public_names, unify_errors
 from enginebay.sources.call_parameters import (
     forward_parameters,
@@ -158,7 +159,7 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
 
 def is_file(text: str) -> bool:
     """Return True if a text ends with the suffix of a model file or a weights file."""
-    return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2") or is_weights(text)
+    return is_ir_file(text) or is_weights(text)
 
 
 def is_weights(text: str) -> bool:
@@ -167,34 +168,11 @@ def is_weights(text: str) -> bool:
 
 
 def _from_file(path: Path) -> ModelSource:
-    from enginebay.ir import read_onnx
-
-    if not path.exists():
-        raise missing_file(str(path))
-    suffix = path.suffix.lower()
-    if suffix == ".onnx":
-        return ModelSource(description=str(path), ir=read_onnx(path))
-    if suffix == ".pt":
-        return _from_torchscript(path)
-    if suffix == ".pt2":
-        return _from_exported_program(path)
-    raise unreadable(str(path))
-
-
-def _from_torchscript(path: Path) -> ModelSource:
-    from enginebay.ir import read_torchscript
-
-    module, ir = read_torchscript(path)
-    return ModelSource(description=str(path), model=module, ir=ir)
-
-
-def _from_exported_program(path: Path) -> ModelSource:
-    from enginebay.ir import read_exported_program
-
-    program, ir = read_exported_program(path)
-    return ModelSource(
-        description=str(path), model=program, ir=ir, example_inputs=_program_inputs(program)
-    )
+    if not is_ir_file(path) and path.exists():
+        raise unreadable(str(path))
+    model, ir = read_model_file(path)
+    inputs = _program_inputs(model) if ir.kind == "exported_program" else None
+    return ModelSource(description=str(path), model=model, ir=ir, example_inputs=inputs)
 
 
 def _program_inputs(program: torch.export.ExportedProgram) -> tuple[object, ...] | None:
