@@ -21,7 +21,7 @@ from enginebay.errors import (
     PluginError,
     UsageError,
 )
-from enginebay.operations.checking import _TINY_MODELS
+from enginebay.operations.checking import _TINY_ONNX
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def variant(text: str, *, name: str = "odd", info: str = "") -> Any:
 def tiny(tmp_path: Path) -> Path:
     """relu(2 x) on float32[1, 3, 4, 4]."""
     path = tmp_path / "tiny.onnx"
-    path.write_bytes((_TINY_MODELS / "tiny.onnx").read_bytes())
+    path.write_bytes(_TINY_ONNX.read_bytes())
     return path
 
 
@@ -64,18 +64,7 @@ def test_tiny_model_matches_its_comment() -> None:
     opset = [helper.make_opsetid("", 13)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=8, producer_name="enginebay")
     checker.check_model(model)
-    assert load_from_string((_TINY_MODELS / "tiny.onnx").read_bytes()) == model
-
-
-@pytest.mark.parametrize("name", ["tiny.pt", "tiny.pt2"])
-def test_tiny_torch_model_is_read_and_computes_relu_of_2_x(name: str) -> None:
-    import torch
-
-    from enginebay.authors.sources import find_model
-
-    x = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
-    (found,) = find_model(str(_TINY_MODELS / name)).module(x)
-    assert torch.equal(found, torch.relu(2 * x))
+    assert load_from_string(_TINY_ONNX.read_bytes()) == model
 
 
 def test_backend_is_available_after_a_smoke_test(loopback: str) -> None:
@@ -111,6 +100,48 @@ def test_backend_that_lowers_every_model_is_available() -> None:
     with temporary_backend("loopback", source):
         report = eb.get_backend("loopback").check_env()
     assert report.ok, report.checks
+
+
+def test_backend_without_onnx_is_checked_with_an_exported_model() -> None:
+    source = """\
+import shutil
+
+import enginebay as eb
+
+
+@eb.hookimpl
+def backend_info(): return eb.BackendInfo(name="odd", irs=("torchscript",))
+
+
+@eb.hookimpl
+def to_backend(request):
+    shutil.copyfile(request.ir.path, request.work_dir / "model.pt")
+    return [request.work_dir / "model.pt"]
+
+
+@eb.hookimpl
+def build_wrapper(request): return Wrapper(request)
+
+
+class Wrapper(eb.Wrapper):
+    def __init__(self, request):
+        from enginebay.authors.files import read_torchscript
+
+        super().__init__(inputs=request.inputs, outputs=request.outputs)
+        self.model = read_torchscript(request.directory / request.files[0])[0]
+
+    @property
+    def receipt(self): return eb.Receipt(engine="odd", device="cpu")
+
+    def execute(self, feed):
+        import torch
+
+        return [y.numpy() for y in self.model(torch.from_numpy(feed["x"]))]
+"""
+    with temporary_backend("odd", source):
+        report = eb.get_backend("odd").check_env()
+    assert report.ok, report.checks
+    assert report.checks[-1].found == "odd on cpu, worst difference 0"
 
 
 def test_smoke_test_with_wrong_numbers_fails() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from enginebay.operations.checking import _TINY_MODELS
+from enginebay.operations.checking import _TINY_ONNX
 from enginebay_testing.command_runs import Ran, call_command, command, environment, run_command
 
 NET = """\
@@ -49,7 +49,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "loopback")
     (tmp_path / "net.py").write_text(NET)
-    (tmp_path / "tiny.onnx").write_bytes((_TINY_MODELS / "tiny.onnx").read_bytes())
+    (tmp_path / "tiny.onnx").write_bytes(_TINY_ONNX.read_bytes())
     return tmp_path
 
 
