@@ -36,16 +36,41 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from enginebay.errors.full_disk import disk_error, names_full_disk
-from enginebay.errors.hints import Hint, argument, translate_hint
-from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
-from enginebay.errors.text import first_line, message_of, nearest, one_line
+from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = [
+    from enginebay.errors.full_disk import (
+        disk_error as disk_error,
+        names_full_disk as names_full_disk,
+    )
+    from enginebay.errors.hints import Hint as Hint, argument as argument
+    from enginebay.errors.interruption import (
+        forget_interruption as forget_interruption,
+        interrupt as interrupt,
+        raise_if_interrupted as raise_if_interrupted,
+    )
+    from enginebay.errors.text import (
+        first_line as first_line,
+        message_of as message_of,
+        nearest as nearest,
+        one_line as one_line,
+    )
+
+
+# A program without an error needs only the classes.
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "errors.full_disk": "disk_error names_full_disk",
+        "errors.hints": "Hint argument",
+        "errors.interruption": "forget_interruption interrupt raise_if_interrupted",
+        "errors.text": "first_line message_of nearest one_line",
+    },
+)
+__all__ += [
     "ArtifactError",
     "ArtifactExistsError",
     "BackendNotFoundError",
@@ -57,7 +82,6 @@ __all__ = [
     "EnginebayError",
     "ExportError",
     "FallbackError",
-    "Hint",
     "InferenceError",
     "InputError",
     "IsolationError",
@@ -70,19 +94,9 @@ __all__ = [
     "PluginError",
     "RewriterError",
     "UsageError",
-    "argument",
     "check_text",
-    "disk_error",
     "disk_failure",
-    "first_line",
-    "forget_interruption",
-    "interrupt",
-    "message_of",
     "missing_file",
-    "names_full_disk",
-    "nearest",
-    "one_line",
-    "raise_if_interrupted",
 ]
 
 
@@ -117,7 +131,8 @@ class EnginebayError(Exception):
     @property
     def hint(self) -> str | None:
         """The command or argument to type next, with flags of the command line, or None."""
-        return self.full_hint.text if isinstance(self.full_hint, Hint) else self.full_hint
+        hint = self.full_hint
+        return hint if hint is None or isinstance(hint, str) else hint.text
 
     @hint.setter
     def hint(self, hint: str | Hint | None) -> None:
@@ -127,7 +142,9 @@ class EnginebayError(Exception):
             notes[:] = [note for note in notes if not note.startswith(NOTE)]
         # A note, since Python prints notes below the message in a traceback.
         if hint:
-            python = hint.python if isinstance(hint, Hint) else translate_hint(hint)
+            from enginebay.errors.hints import translate_hint
+
+            python = translate_hint(hint) if isinstance(hint, str) else hint.python
             self.add_note(f"{NOTE}{python}")
 
 
@@ -307,6 +324,8 @@ def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
     """
     from pathlib import Path
 
+    from enginebay.errors.text import nearest
+
     path = Path(folder or "", name)
     # Without suffixes, which would make any two names similar.
     guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
@@ -373,6 +392,8 @@ def reason(err: BaseException) -> str:
         >>> reason(ValueError("no\nway"))
         'ValueError: no'
     """
+    from enginebay.errors.text import one_line
+
     err = find_root_cause(err)
     return str(err) if isinstance(err, EnginebayError) else one_line(err)
 

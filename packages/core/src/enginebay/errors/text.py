@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# The patterns are texts: re compiles each at its first use.
+_COLOUR = r"\x1b\[[0-9;]*m"
 _MAX_CHARACTERS = 300
 
 # For dynamic sizes, torch.export puts the reason into a list below a line that only announces it.
-_ANNOUNCEMENT = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
-_LIST_ITEM = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
+_ANNOUNCEMENT = r"^(?:Constraints violated|Found the following conflicts)"
+_LIST_ITEM = r"(?m)^\s*- (.+?)(?:\. |\.?$)"
 
 
 def message_of(err: BaseException) -> str:
     """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails."""
     try:
-        return _COLOUR.sub("", str(err))
+        return re.sub(_COLOUR, "", str(err))
     except Exception:  # noqa: BLE001  # the exception's class may be anything
         return "<exception str() failed>"  # the text that Python's own tracebacks have
 
@@ -27,7 +28,7 @@ def message_of(err: BaseException) -> str:
 def first_line(err: BaseException) -> str:
     """Return the first non-blank line of an exception's message, shortened if it is very long."""
     text = message_of(err)
-    if _ANNOUNCEMENT.match(text) and (item := _LIST_ITEM.search(text)):
+    if re.match(_ANNOUNCEMENT, text) and (item := re.search(_LIST_ITEM, text)):
         return item[1]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
     return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
