@@ -121,9 +121,9 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
 
 def parser_options(module: ModuleType) -> dict[str, Any]:
     """Return the keyword arguments with which a command's :class:`Parser` is created."""
-    from enginebay.cli.installed_commands import read_summary
+    from enginebay.cli.installed_commands import summarize
 
-    text = read_summary(module.__name__)
+    text = summarize(module.__doc__)
     return {
         "description": f"{text[:1].upper()}{text[1:]}.",
         # flag_values() finds no abbreviated flag in an unparsed command line.

@@ -19,7 +19,6 @@ from enginebay.errors import (
     disk_failure,
     forget_interruption,
     interrupt,
-    message_of,
     raise_if_interrupted,
 )
 
@@ -106,6 +105,8 @@ def _explain_failure(err: BaseException) -> _Failure:
         return _Failure(1, f"{where}{err.strerror or err}")
     if isinstance(err, MemoryError):
         return _Failure(1, "out of memory", "close other programs, or use a larger machine")
+    from enginebay.errors import message_of
+
     message = f"unexpected {type(err).__name__}: {message_of(err)}"
     return _Failure(1, message, "run the command again with --traceback, and report the traceback")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,9 +14,6 @@ OWN = (
     *("backends", "check-env", "preview", "deploy", "export", "convert", "run", "verify"),
     *("inspect", "config", "rewriters", "new-backend", "completion"),
 )
-
-#: The first line of a docstring, without "``enginebay NAME``: " and the final full stop.
-_SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
@@ -48,10 +44,16 @@ def read_summary(module: str) -> str:
 
     try:
         with open(module_file(module), encoding="utf-8") as file:  # noqa: PTH123  # pathlib takes half of the start-up time
-            match = _SUMMARY.match(file.readline())
+            line = file.readline().rstrip()
     except (OSError, UnicodeError, ValueError):
         return ""
-    return match[1] if match else ""
+    return summarize(line[3:].removesuffix('"""')) if line.startswith('"""') else ""
+
+
+def summarize(docstring: str | None) -> str:
+    """Return the first line of a docstring without the command's name and the final full stop."""
+    line = (docstring or "").partition("\n")[0]
+    return (line.partition("``: ")[2] if line.startswith("``") else line).removesuffix(".")
 
 
 def module_of(name: str) -> str:

@@ -138,7 +138,7 @@ def _fit_widths(
     widths = [max(map(cell_len, column)) for column in columns]
     least = [minimum_width(*column) for column in columns]
     # Two blanks between columns, and one at the end: without it, rich would cut a column.
-    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - _terminal_width()
+    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - terminal_width()
     # Narrow the most compressible column first: prose before names.
     for number in sorted(range(len(widths)), key=lambda n: least[n] - widths[n]):
         cut = max(0, min(excess, widths[number] - least[number]))
@@ -173,11 +173,16 @@ def _colour_verdict(text: str) -> str:
     return styled(word, colour, sys.stdout) + blank + rest if colour else text
 
 
-def _terminal_width() -> int:
-    # Not at the top: shutil imports compression modules, which slow down the start.
-    from shutil import get_terminal_size
-
-    return get_terminal_size().columns
+def terminal_width() -> int:
+    """Return the terminal's columns: ``COLUMNS``, or those of the original stdout, or 80."""
+    # As shutil does, which imports compression modules: they would slow down the start.
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]  # caught below
+    except (AttributeError, ValueError, OSError):
+        return 80
 
 
 def _make_console(stream: TextIO) -> Console:
@@ -185,7 +190,7 @@ def _make_console(stream: TextIO) -> Console:
 
     return Console(
         file=stream,
-        width=_terminal_width(),
+        width=terminal_width(),
         color_system=None if os.environ.get("NO_COLOR") else "auto",  # rich's NO_COLOR keeps bold
     )
 
@@ -208,7 +213,7 @@ def print_labelled(label: str, text: str, *, wrap: bool = True) -> None:
         indent = " " * len(COLOUR_CODE.sub("", label))
         text = fill(
             text,
-            _terminal_width(),
+            terminal_width(),
             initial_indent=indent,
             subsequent_indent=indent,
             break_long_words=False,  # the terminal breaks them itself, and they can still be copied

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, HelpFormatter
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from enginebay.errors import UsageError, nearest
+from enginebay.cli.output import terminal_width
+from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Parser(ArgumentParser):
     """
 
     def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(formatter_class=_make_formatter, **options)
         self._examples = tuple(examples)
 
     @property
@@ -62,6 +63,7 @@ class Parser(ArgumentParser):
         if message.startswith(_UNKNOWN):
             unknown = message.removeprefix(_UNKNOWN)
             message = f"'{unknown}' is not among the arguments of {self.prog}"
+            from enginebay.errors import nearest
             from enginebay.plugins import command_with
 
             flag = unknown.split()[0].partition("=")[0]
@@ -75,3 +77,8 @@ class Parser(ArgumentParser):
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Print the help; raise any OSError of the stream: argparse would ignore the error."""
         (file or sys.stdout).write(self.format_help())
+
+
+def _make_formatter(prog: str) -> HelpFormatter:
+    # argparse makes a formatter for each argument. Without a width, it would import shutil.
+    return HelpFormatter(prog, width=terminal_width() - 2)
