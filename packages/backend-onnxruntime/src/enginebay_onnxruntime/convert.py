@@ -42,7 +42,9 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         assert request.calibration is not None  # core checks this
         _check_target(request.ir.path, target, "int8")
         request.progress(f"calibrating on {len(request.calibration)} items")
-        written = quantize(request.ir.path, target, request.calibration, request.keep)
+        written, wide_nodes = quantize(request.ir.path, target, request.calibration, request.keep)
+        if wide_nodes:
+            request.leave_in_float(wide_nodes)
     else:
         written = _copy_files(_list_copies(request, target))
     return written + _copy_files(_list_library_copies(params.custom_ops, request.work_dir))

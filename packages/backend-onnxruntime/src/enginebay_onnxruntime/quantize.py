@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from enginebay.authors.arrays import fits_eight_bits
 from enginebay.authors.files import quiet
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
@@ -42,6 +43,11 @@ _MOVING = (
     *("Concat", "Clip", "MaxPool", "Pad", "Relu", "Reshape", "Resize", "Split", "Squeeze"),
     *("Transpose", "Unsqueeze"),
 )
+#: Operators that make a mask from inputs and constants.
+_MASKING = (
+    *(*_MOVING, "Add", "Cast", "Constant", "DequantizeLinear", "Div", "Equal", "Expand", "Gather"),
+    *("Mul", "Neg", "Not", "QuantizeLinear", "Shape", "Slice", "Sub", "Where"),
+)
 
 #: Weights of larger models are stored in a separate file: protobuf files are limited to 2 GB.
 _MAX_BYTES_IN_ONE_FILE = 1 << 30
@@ -49,8 +55,11 @@ _MAX_BYTES_IN_ONE_FILE = 1 << 30
 
 def quantize(
     source: Path, target: Path, samples: CalibrationData, keep: tuple[str, ...] = ()
-) -> list[Path]:
+) -> tuple[list[Path], dict[str, float]]:
     """Write the model with Q/DQ nodes.
+
+    Nodes with values that do not fit 8 bits, such as the sum of attention scores and a mask, stay
+    in floating point.
 
     Args:
         source: An ``.onnx`` file.
@@ -59,7 +68,8 @@ def quantize(
         keep: Names of nodes from :func:`quantizable_nodes` that are not quantised.
 
     Returns:
-        The written files; the model first.
+        The written files, the model first; and the nodes with values that do not fit 8 bits, each
+        with the largest magnitude of these values.
 
     Raises:
         MissingDependencyError: onnx is not installed.
@@ -67,33 +77,97 @@ def quantize(
         ConversionError: The model cannot be quantised, or has no nodes to quantise.
     """
     with _simplify(source) as simplified:
-        from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
-
-        quantize_static(
-            simplified,
-            target,
-            _make_reader(samples),
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=[*_COMPUTING, *_MOVING],
-            nodes_to_exclude=list(keep),
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-            use_external_data_format=_is_large_model(source),
-            # Not CalibMaxIntermediateOutputs: it uses only the last items (1.31).
-            extra_options={"WeightSymmetric": True},
-        )
+        large = _is_large_model(source)
+        _insert_nodes(simplified, target, samples, keep, large=large)
+        wide_nodes = _find_wide_nodes(target)
+        if wide_nodes:
+            _insert_nodes(simplified, target, samples, (*keep, *wide_nodes), large=large)
     if not any(node.op_type == "QuantizeLinear" for node in _read_nodes(target)):
         raise ConversionError(
             f"'{source.name}' has no nodes to quantise: expected one of {', '.join(_COMPUTING)}",
             hint="--precision fp16",
         )
     weights = target.with_name(f"{target.name}.data")
-    if not weights.exists():
-        return [target]
-    weights.chmod(target.stat().st_mode)  # onnx makes it readable for the owner only
-    return [target, weights]
+    files = [target]
+    if weights.exists():
+        weights.chmod(target.stat().st_mode)  # onnx makes it readable for the owner only
+        files.append(weights)
+    computing = quantizable_nodes(source).keys() if wide_nodes else ()
+    return files, {name: size for name, size in wide_nodes.items() if name in computing}
+
+
+def _insert_nodes(
+    source: Path, target: Path, samples: CalibrationData, keep: tuple[str, ...], *, large: bool
+) -> None:
+    """Write a simplified model with Q/DQ nodes around all nodes but those in ``keep``."""
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+    target.with_name(f"{target.name}.data").unlink(missing_ok=True)  # onnx would append to it
+    quantize_static(
+        source,
+        target,
+        _make_reader(samples),
+        quant_format=QuantFormat.QDQ,
+        op_types_to_quantize=[*_COMPUTING, *_MOVING],
+        nodes_to_exclude=list(keep),
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        reduce_range=True,
+        use_external_data_format=large,
+        # Not CalibMaxIntermediateOutputs: it uses only the last items (1.31).
+        extra_options={"WeightSymmetric": True},
+    )
+
+
+def _find_wide_nodes(path: Path) -> dict[str, float]:
+    """Return the nodes that read or write a tensor whose range does not fit 8 bits.
+
+    Each has the largest magnitude of such a tensor, as the scale of its Q node shows it.
+    """
+    import numpy as np
+    import onnx
+    from onnx.numpy_helper import to_array
+
+    graph = onnx.load(path, load_external_data=False).graph
+    scales = {
+        tensor.name: to_array(tensor)
+        for tensor in graph.initializer
+        if tensor.data_location != onnx.TensorProto.EXTERNAL and not tensor.dims
+    }
+    makers = {output: node for node in graph.node for output in node.output}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    found: dict[str, float] = {}
+    for node in graph.node:
+        if node.op_type != "QuantizeLinear" or (scale := scales.get(node.input[1])) is None:
+            continue
+        # The quantiser writes an infinite scale, or NaN, for an infinite range.
+        largest = float(np.nan_to_num(np.abs(scale.astype(float)) * 255, nan=np.inf, posinf=np.inf))
+        if fits_eight_bits(-largest, largest):
+            continue
+        touching = _list_mask_nodes(node.input[0], makers)
+        for back in readers.get(node.output[0], []):
+            touching += readers.get(back.output[0], [])
+        for near in touching:
+            if near.op_type in (*_COMPUTING, *_MOVING):
+                found[near.name] = max(found.get(near.name, 0.0), largest)
+    return found
+
+
+def _list_mask_nodes(tensor: str, makers: Mapping[str, onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Return the node that computes a tensor, and for a mask all nodes before that node.
+
+    A 1 that is not exactly 1 in 8 bits would become a large number in ``(1 - mask) * lowest``.
+    """
+    names = [tensor] if tensor in makers else []
+    for name in names:
+        if makers[name].op_type not in _MASKING:
+            return [makers[tensor]]
+        names += [other for other in makers[name].input if other in makers and other not in names]
+    return [makers[name] for name in names]
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:

@@ -50,7 +50,9 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
         assert request.calibration is not None  # core checks this
         request.progress(f"calibrating on {len(request.calibration)} items")
-        model = quantize(model, request.calibration, request.keep)
+        model, wide_nodes = quantize(model, request.calibration, request.keep)
+        if wide_nodes:
+            request.leave_in_float(wide_nodes)
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
     # By default OpenVINO stores weights in half precision.

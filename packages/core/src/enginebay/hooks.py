@@ -322,8 +322,12 @@ class CalibrationData(Protocol):
 Lower: TypeAlias = Callable[[Any, Sequence[Any], frozenset[str]], Any]
 
 
-def _ignore_progress(_text: str) -> None:
-    """Default of ``ConvertRequest.progress``: ignore the text."""
+def _ignore_text(_text: str) -> None:
+    """Default of ``ConvertRequest.progress`` and ``note``: ignore the text."""
+
+
+def _ignore_nodes(_nodes: Mapping[str, float]) -> None:
+    """Default of ``ConvertRequest.leave_in_float``: ignore the nodes."""
 
 
 def not_lowered(module: object, inputs: object, operators: object) -> NoReturn:  # noqa: ARG001  # as a Lower
@@ -352,6 +356,12 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         calibration: The calibration data for a precision in ``BackendInfo.calibrated``, checked
             against the IR's inputs when it is read; None for any other precision.
         keep: Names of nodes, from :func:`quantizable_nodes`, that must stay in floating point.
+        leave_in_float: A function to call with further nodes that stay in floating point, because
+            their values do not fit 8 bits (:func:`enginebay.authors.arrays.fits_eight_bits`), each
+            with its largest magnitude. Core records them like those in ``keep``, and tells the
+            user.
+        note: A function to call with a sentence that the user will read beside the verdict, such as
+            which number in the model is too large for the precision.
         unordered: Names of outputs that a comparator will compare as sets. A backend that compares
             outputs itself must accept any order of their rows.
         simulation: An empty folder for the graph that the engine is built from, if the engine
@@ -368,12 +378,14 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     ir: IRModel
     params: P_co
     work_dir: Path
-    progress: Callable[[str], None] = _ignore_progress
+    progress: Callable[[str], None] = _ignore_text
     shapes: Mapping[str, ShapeProfile] = {}
     backend: str = ""
     samples: tuple[Mapping[str, Any], ...] = ()
     calibration: CalibrationData | None = None
     keep: tuple[str, ...] = ()
+    leave_in_float: Callable[[Mapping[str, float]], None] = _ignore_nodes
+    note: Callable[[str], None] = _ignore_text
     unordered: tuple[str, ...] = ()
     simulation: Path | None = None
     lower: Lower = not_lowered

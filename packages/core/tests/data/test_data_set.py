@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, strategies as st
 
 import enginebay as eb
+from enginebay.data import CheckedItems
 from enginebay.errors import InputError, ModelSourceError, UsageError
 from enginebay.tensors import Sample, save_samples
 from enginebay_testing import temporary_backend
@@ -354,6 +355,30 @@ def test_record_has_the_used_indices_and_their_digest(stacked: Path) -> None:
 def test_a_wrong_item_is_named(values: list[Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(eb.DataSet(values).items(SPECS))
+
+
+def calibrate(values: list[Any]) -> list[Any]:
+    return list(CheckedItems(eb.DataSet(values), SPECS))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_in_calibration_data_is_refused(value: float) -> None:
+    wrong = X[1].copy()
+    wrong[1, 2] = value
+    with pytest.raises(InputError) as caught:
+        calibrate([{"x": X[0]}, {"x": wrong}])
+    assert str(caught.value) == (
+        f"item 1 of the list given as data: input 'x' contains {value} at [1, 2], and calibration "
+        "requires finite values"
+    )
+    assert caught.value.hint == (
+        "replace infinity by a finite number; only a mask of 0 and -inf is accepted"
+    )
+
+
+def test_a_mask_of_infinity_calibrates() -> None:
+    mask = np.where(X[0] > 0, 0, -np.inf).astype(np.float32)
+    assert len(calibrate([{"x": mask}])) == 1
 
 
 def test_infinite_values_are_accepted() -> None:

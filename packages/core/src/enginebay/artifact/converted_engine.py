@@ -31,6 +31,7 @@ class ConvertedEngine:
         parts: The parts that the model was cut into, each with its files; empty without cuts.
         kept: The names of the nodes that an 8-bit engine runs in floating point.
         sizes: The smallest and the largest size of each dynamic dimension with declared limits.
+        notes: The converter's sentences for the user.
     """
 
     backend: BackendHooks
@@ -41,6 +42,7 @@ class ConvertedEngine:
     parts: tuple[Part, ...] = ()
     kept: tuple[str, ...] = ()
     sizes: SizeLimits = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def runs_here(self) -> bool:

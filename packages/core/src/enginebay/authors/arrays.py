@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.backend import fits_eight_bits as fits_eight_bits
     from enginebay.comparators import (
         assign as assign,
         touching as touching,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "backend": "fits_eight_bits",
         "comparators": "assign touching",
         "params": "ShapeProfile Shapes format_dims name_shapes parse_shapes resolve_profiles",
         "tensors": (

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
         time_layers as time_layers,
         times_layers as times_layers,
     )
-    from enginebay.backend.node_selection import kept_nodes as kept_nodes
+    from enginebay.backend.node_selection import (
+        describe_wide_nodes as describe_wide_nodes,
+        fits_eight_bits as fits_eight_bits,
+        kept_nodes as kept_nodes,
+    )
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -25,6 +29,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "backend.backend_hooks": "BackendHooks default_backend device_kind load_hooks",
         "backend.layer_times": "time_layers times_layers",
-        "backend.node_selection": "kept_nodes",
+        "backend.node_selection": "describe_wide_nodes fits_eight_bits kept_nodes",
     },
 )

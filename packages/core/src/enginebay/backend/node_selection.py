@@ -1,4 +1,4 @@
-"""Selection by name of the nodes that stay in floating point in an 8-bit engine."""
+"""Selection of the nodes that stay in floating point in an 8-bit engine: by name, by range."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from enginebay.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+#: Values this large replace infinity in masks: -1e4 (BERT), -65504, -1e9, the lowest float32. Their
+#: steps in 8 bits are 32 and more, so that all attention scores, or activations, would be equal.
+_REPLACED_INFINITY = 2.0**13
+
+
+def fits_eight_bits(low: float, high: float) -> bool:
+    """Return True if a tensor's range, from the lowest to the highest value, has steps in 8 bits.
+
+    It has none if an end is infinite or NaN, or replaces infinity as in a mask.
+
+    Example:
+        >>> fits_eight_bits(-4.5, 30), fits_eight_bits(-3.4e38, 0), fits_eight_bits(0, float("inf"))
+        (True, False, False)
+    """
+    return -_REPLACED_INFINITY < low <= high < _REPLACED_INFINITY
 
 
 def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
@@ -53,4 +69,13 @@ def _unknown_name(name: str, nodes: Mapping[str, str]) -> UsageError:
         f"the engine computes no node or operator '{name}' in 8 bits; "
         f"operators in 8 bits: {', '.join(kinds) or 'none'} ({len(nodes)} nodes)",
         hint=f"did you mean '{close}'?" if close else "'enginebay sensitivity' lists the nodes",
+    )
+
+
+def describe_wide_nodes(nodes: Mapping[str, float]) -> str:
+    """Describe nodes that stay in floating point, each with the largest magnitude of its values."""
+    verb = "stays" if len(nodes) == 1 else "stay"
+    return (
+        f"{', '.join(nodes)} {verb} in floating point, because values reach "
+        f"{max(nodes.values()):.3g}, as in a mask: 8 bits have no steps for such a range"
     )

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from enginebay.data.data_set import DataSet
+    from enginebay.data.items import Item
     from enginebay.tensors import NumpyArray, TensorSpec
 
 
 class CheckedItems:
     """The inputs of a data set's items, checked against a model's inputs whenever they are read.
+
+    They calibrate an engine, so infinity is refused.
 
     Args:
         data: The data set.
@@ -35,7 +38,26 @@ class CheckedItems:
 
     def __iter__(self) -> Iterator[dict[str, NumpyArray]]:
         """Iterate over the inputs of each item."""
-        return (item.inputs for item in self._data.items(self._inputs, self._unused))
+        for item in self._data.items(self._inputs, self._unused):
+            self._check_finite(item)
+            yield item.inputs
+
+    def _check_finite(self, item: Item) -> None:
+        """Raise InputError if an input contains infinity, and is no mask of 0 and -inf."""
+        import numpy as np
+
+        for name, values in item.inputs.items():
+            if values.dtype.kind != "f" or not (infinite := np.isinf(values)).any():
+                continue
+            # A mask that is added to attention scores.
+            if (np.isneginf(values) | (values == 0)).all():
+                continue
+            position = [int(axis) for axis in np.argwhere(infinite)[0]]
+            raise InputError(
+                f"item {item.number} of {self._data.description}: input '{name}' contains "
+                f"{values[tuple(position)]} at {position}, and calibration requires finite values",
+                hint="replace infinity by a finite number; only a mask of 0 and -inf is accepted",
+            )
 
     def check_varied(self) -> None:
         """Raise InputError if no float input has two different values: calibration needs ranges."""

@@ -42,7 +42,7 @@ class BuiltEngine(NamedTuple):
         engine: The engine, before its verification.
         rewriting: The report of the rewriters; None for a model file that needs no export.
         notes: For each IR that was tried before, the reason why it was not used; then the
-            exporter's notes.
+            exporter's and the converter's notes.
     """
 
     engine: ConvertedEngine
@@ -79,7 +79,7 @@ def build_engine(
             _clear_folder(folder)
         else:
             notes = (f"{failed} was not used: {err}" for failed, err in failures.items())
-            return built._replace(notes=(*notes, *built.engine.ir.notes))
+            return built._replace(notes=(*notes, *built.engine.ir.notes, *built.engine.notes))
     if len(failures) == 1:
         raise next(iter(failures.values()))
     reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.artifact import ConvertedEngine
-from enginebay.backend import kept_nodes
+from enginebay.backend import describe_wide_nodes, kept_nodes
 from enginebay.errors import ChildTimeoutError, ConversionError
 from enginebay.params import size_limits
 from enginebay.partition import convert_parts, simulation_folder
@@ -59,7 +59,11 @@ def convert_engine(
         check_time_limit()
         report(detail)
 
-    request = msgspec.structs.replace(request, progress=report_progress)
+    notes: list[str] = []
+    wide_nodes: dict[str, float] = {}
+    request = msgspec.structs.replace(
+        request, progress=report_progress, note=notes.append, leave_in_float=wide_nodes.update
+    )
     built_for = backend.built_for(request.params)
     # Without its model, an IR has only the shapes in the parameters.
     sizes = size_limits(request.shapes or request.params.shape_profiles())
@@ -73,7 +77,11 @@ def convert_engine(
         if not engine.runs_here:
             folder = simulation_folder(request.work_dir)
             request = msgspec.structs.replace(request, simulation=folder)
-        return replace(engine, files=backend.convert(request), kept=request.keep)
+        files = backend.convert(request)
+    if wide_nodes:
+        notes.append(describe_wide_nodes(wide_nodes))
+    kept = (*request.keep, *wide_nodes)
+    return replace(engine, files=files, kept=kept, notes=tuple(notes))
 
 
 def _convert_parts(
