@@ -48,13 +48,7 @@ def default_backend() -> str:
 
 
 def load_hooks(name: str) -> BackendHooks:
-    """Load a backend's plugin by name, and return its hooks.
-
-    Raises:
-        BackendNotFoundError: No installed distribution provides a backend of this name.
-        PluginError: The plugin is broken, disabled, provided by several distributions, or written
-            for another API version.
-    """
+    """Load a backend's plugin by name, and return its hooks; raise what ``load_backend`` raises."""
     from enginebay.plugins import load_backend
 
     return BackendHooks(load_backend(name))
