@@ -25,6 +25,7 @@ from enginebay.operations.checking import _TINY_ONNX
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 HEAD = (
@@ -694,6 +695,65 @@ def test_main_of_a_backend_converts_a_model(loopback: str, tiny: Path, tmp_path:
     backend = eb.get_backend(loopback)
     backend.main([str(tiny), "--work-dir", str(tmp_path / "made"), "--file-name", "net"])
     assert (tmp_path / "made" / "net.onnx").is_file()
+
+
+def test_usage_of_main_with_arguments_names_the_backend(
+    loopback: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        eb.get_backend(loopback).main([])
+    assert capsys.readouterr().err.startswith("usage: loopback convert [-h] ")
+
+
+def test_arguments_of_a_wrong_type_are_named(loopback: str, tiny: Path, tmp_path: Path) -> None:
+    backend: Any = eb.get_backend(loopback)
+    x = np.ones((1, 3, 4, 4), np.float32)
+    work_dir = tmp_path / "out"
+    attempts: list[tuple[Callable[[], object], str, str | None]] = [
+        (
+            lambda: eb.deploy(tiny, {"x": x}, backend=backend, work_dir=work_dir),
+            "invalid backend: expected a name, found an object of type Backend",
+            "--backend loopback",
+        ),
+        (
+            lambda: eb.get_backend(None),  # type: ignore[arg-type]  # the mistake under test
+            "invalid backend: expected a name, found an object of type NoneType",
+            "enginebay backends",
+        ),
+        (
+            lambda: backend.build_param_from_config(None),
+            "invalid config: expected a mapping, found a NoneType",
+            "read a file by enginebay.authors.files.read_config",
+        ),
+        (
+            lambda: backend.to_backend_from_param(None, None),
+            "'None' is not an IR file: expected .onnx, .pt (TorchScript) or .pt2",
+            "enginebay export MODEL first, or enginebay deploy MODEL",
+        ),
+        (
+            lambda: backend.to_backend_from_param(tiny, 3),
+            (
+                "wrong parameters for backend 'loopback': expected LoopbackParams or a mapping, "
+                "found int"
+            ),
+            None,
+        ),
+    ]
+    for attempt, message, hint in attempts:
+        with pytest.raises(UsageError) as caught:
+            attempt()
+        assert (str(caught.value), caught.value.hint) == (message, hint)
+    assert not work_dir.exists()
+
+
+def test_conversion_and_loading_without_parameters_have_the_defaults(
+    loopback: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    backend = eb.get_backend(loopback)
+    assert [file.name for file in backend.to_backend_from_param(tiny, None)] == ["model.onnx"]
+    with backend.build_wrapper_from_param(None) as wrapper:
+        assert wrapper.input_names == ("x",)
 
 
 def test_parse_args_converts_only_after_a_block_without_error(

@@ -11,7 +11,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.cli import main
-from enginebay.errors import ChildTimeoutError, UsageError
+from enginebay.errors import ChildTimeoutError, NotVerifiedError, UsageError
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -66,6 +66,29 @@ def test_conversion_ends_at_its_time_limit(work: str, tmp_path: Path) -> None:
     assert caught.value.hint == "--timeout 1"
     assert time.monotonic() - started < 300
     assert not list(tmp_path.iterdir())
+
+
+def test_engine_beyond_the_time_limit_is_hinted_at_a_longer_one(tmp_path: Path) -> None:
+    hanging = (
+        "    return loopback.to_backend(request)\n\n"
+        "@eb.hookimpl\ndef build_wrapper(request): __import__('time').sleep(600)\n"
+    )
+    source = BACKEND.replace(
+        "check_env, build_wrapper = loopback.check_env, loopback.build_wrapper",
+        "check_env = loopback.check_env",
+    ).replace('"torchscript", "onnx"', '"onnx",')
+    with temporary_backend("slow", source + hanging), pytest.raises(NotVerifiedError) as caught:
+        eb.deploy(
+            nn.ReLU(),
+            torch.ones(1, 3),
+            backend="slow",
+            work_dir=tmp_path / "out",
+            verify=eb.VerifyOptions(timeout=0.75),
+        )
+    assert "ran past its time limit of 0.75 s" in str(caught.value)
+    assert caught.value.hint == (
+        "allow more time: --timeout 1.5; --allow-mismatch publishes the artifact with this verdict"
+    )
 
 
 @pytest.mark.parametrize("work", [IN_PROCESSES, IN_THIS_PROCESS])

@@ -68,11 +68,9 @@ def test_missing_module_hints_at_a_reinstallation(fault: Callable[[str], PluginE
 def test_missing_submodule_is_the_fault_of_the_authors(fault: Callable[[str], PluginError]) -> None:
     error = fault("json.no_such_module")
     assert reason(error) == (
-        "importing 'json.no_such_module' raised ModuleNotFoundError: "
-        "No module named 'json.no_such_module'"
+        "module 'json.no_such_module' is missing, although my-dist 1.2 is installed"
     )
     assert error.hint == "report it to the authors of my-dist, or correct json.no_such_module"
-    assert isinstance(error.__cause__, ModuleNotFoundError)
 
 
 def test_missing_dependency_hints_at_its_installation(

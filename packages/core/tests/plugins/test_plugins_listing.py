@@ -60,7 +60,8 @@ def test_rows_are_sorted_by_name() -> None:
 def test_listing_imports_no_plugins_and_no_dependencies(tmp_path: Path) -> None:
     heavy = ["pluggy", "msgspec", "numpy", "torch", "onnx", "email.message", "rich", "loud_one"]
     (tmp_path / "loud_one").mkdir()
-    (tmp_path / "loud_one" / "__init__.py").write_text(LOUD)
+    for name in ("__init__", "plugin"):
+        (tmp_path / "loud_one" / f"{name}.py").write_text(LOUD)
     install(tmp_path, "loud", "[enginebay.backends]\nloud = loud_one.plugin\n")
     script = (
         "import sys; from enginebay.plugins import list_backends\n"
@@ -84,6 +85,35 @@ def test_missing_module_is_a_broken_row() -> None:
     assert status.state == "broken"
     assert status.reason == "module 'no_such_package' is missing, although gone-dist 0 is installed"
     assert status.fix == "pip install --force-reinstall --no-deps gone-dist"
+
+
+def test_missing_submodule_is_a_broken_row_although_no_package_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = ("half.plugin", "half.inner.plugin", "half.inner.gone.plugin", "half.gone")
+    for folder in (tmp_path / "half", tmp_path / "half" / "inner"):
+        folder.mkdir()
+        (folder / "__init__.py").write_text(LOUD)
+        (folder / "plugin.py").write_text(LOUD)
+    lines = "\n".join(f"half{number} = {module}" for number, module in enumerate(modules))
+    install(tmp_path, "half-dist", f"[enginebay.backends]\n{lines}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [rows(f"half{number}")[0].reason for number in range(len(modules))]
+    missing = "module '{}' is missing, although half-dist 1.0 is installed".format
+    assert found == [None, None, missing("half.inner.gone"), missing("half.gone")]
+
+
+def test_another_folder_of_a_package_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that extends its path finds modules in other folders of its name."""
+    for name in ("a", "b"):
+        (tmp_path / name / "split").mkdir(parents=True)
+        (tmp_path / name / "split" / "__init__.py").write_text(LOUD)
+        monkeypatch.syspath_prepend(tmp_path / name)
+    (tmp_path / "a" / "split" / "plugin.py").write_text(LOUD)
+    install(tmp_path / "a", "split-dist", "[enginebay.backends]\nsplit = split.plugin\n")
+    assert [status.state for status in rows("split")] == ["installed"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import torch
 
 import enginebay as eb
 import enginebay_rewriters
+from enginebay.cli import main
 from enginebay.errors import PluginError
-from enginebay.plugins import forget_plugins, list_plugins, load_plugins
+from enginebay.plugins import PluginWarning, forget_plugins, list_plugins, load_plugins
 from enginebay_rewriters.builtin import builtin_rewriters
 from enginebay_testing import temporary_backend
 
@@ -41,7 +43,7 @@ def installed(source: str, group: str = ALL) -> AbstractContextManager[Path]:
     )
 
 
-def export(tmp_path: Path) -> object:
+def export(tmp_path: Path) -> eb.IRModel:
     return eb.export(torch.nn.ReLU(), torch.ones(1, 2), path=tmp_path / "relu.onnx")
 
 
@@ -82,6 +84,16 @@ def test_loading_it_needs_no_torch_and_no_trial_in_a_child_process() -> None:
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
+
+#: The loopback backend under another name.
+TWIN = (
+    "from enginebay_testing.loopback import *\n"
+    "from enginebay_testing import loopback\n"
+    "to_backend, build_wrapper, check_env, unsupported_operators = loopback.to_backend, "
+    "loopback.build_wrapper, loopback.check_env, loopback.unsupported_operators\n"
+    "@eb.hookimpl\n"
+    "def backend_info(): return eb.BackendInfo(name='twin', irs=('onnx',), params=LoopbackParams)\n"
+)
 
 UNUSABLE = r"plugin 'rewriters' of enginebay \S+ cannot be used: "
 
@@ -170,6 +182,63 @@ def test_disabled_plugin_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with eb.rewrite(backend=None) as rewriting:
         torch.all(torch.ones(2))
     assert rewriting.report.fired == {}
+
+
+def test_unknown_name_among_the_disabled_plugins_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_DISABLE_PLUGINS", "rewritters")
+    names = ", ".join(status.name for status in list_plugins())
+    message = (
+        "ENGINEBAY_DISABLE_PLUGINS lists 'rewritters', but no plugin has this name; "
+        f"installed: {names}"
+    )
+    with pytest.warns(PluginWarning, match=f"^{message}$"):
+        load_plugins()
+    assert main(["backends"]) == 0
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_broken_library_ends_a_preview_with_one_error(
+    loopback: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\ndef build(): return torch.nn.ReLU(), torch.ones(1, 2)\n"
+    )
+    path = export(tmp_path).path
+    with installed("raise ValueError('no')"), temporary_backend("twin", TWIN):
+        forget_plugins()
+        model = f"{tmp_path}/net.py:build"
+        assert main(["preview", model, "--backend", f"{loopback},twin"]) == 3
+        assert eb.preview(path, backends=[loopback]).clear
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(
+        rf"error: {UNUSABLE}importing '\w+' raised ValueError: no\nhint: {REINSTALL}\n", err
+    )
+
+
+def test_library_without_its_module_is_listed_as_broken() -> None:
+    with installed("enginebay_rewriters.gone"):
+        (status,) = (each for each in list_plugins() if each.name == "rewriters")
+    assert (status.state, status.fix) == ("broken", REINSTALL)
+    assert status.reason == (
+        f"module 'enginebay_rewriters.gone' is missing, although enginebay {eb.__version__} is "
+        "installed"
+    )
+
+
+def test_loaded_library_that_does_not_import_is_listed_as_broken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with installed("raise ValueError('no')"):
+        assert main(["backends", "--load", "--json"]) == 0
+    (row,) = (
+        each
+        for each in json.loads(capsys.readouterr().out)["plugins"]
+        if each["name"] == "rewriters"
+    )
+    assert (row["state"], row["fix"]) == ("broken", REINSTALL)
 
 
 def test_broken_library_is_an_error_at_once_when_strict(monkeypatch: pytest.MonkeyPatch) -> None:

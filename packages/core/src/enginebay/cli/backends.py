@@ -13,7 +13,7 @@ from enginebay.cli.output import (
     print_table,
     styled,
 )
-from enginebay.plugins import list_backends, list_plugins
+from enginebay.plugins import list_backends, list_plugins, unknown_disabled_plugins
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -55,6 +55,8 @@ def run(args: Namespace) -> int:
     fixes = {(status.name, status.fix) for status in (*backends, *plugins, *commands) if status.fix}
     for name, fix in sorted(fixes):
         print_message(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")
+    if unknown := unknown_disabled_plugins():
+        print_message(unknown)
     return 0
 
 

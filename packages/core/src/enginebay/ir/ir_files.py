@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import fspath
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
     """Return the IR in a file; an :class:`~enginebay.IRModel` is returned unchanged.
 
     Raises:
-        UsageError: The file is not an IR file, but a Python file, for example.
+        UsageError: The argument is no path, or its file is not an IR file, but a Python file.
         ModelSourceError: The file is missing or damaged.
         MissingDependencyError: torch or onnx is not installed.
     """
     if isinstance(ir, IRModel):
         return ir
-    check_text(fspath(ir))
-    if not is_ir_file(ir):
+    if isinstance(ir, str | PathLike):
+        check_text(fspath(ir))
+    if not (isinstance(ir, str | PathLike) and is_ir_file(ir)):
         raise UsageError(
             f"'{ir}' is not an IR file: expected .onnx, .pt (TorchScript) or .pt2",
             hint="enginebay export MODEL first, or enginebay deploy MODEL",

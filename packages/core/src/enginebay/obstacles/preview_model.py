@@ -11,7 +11,13 @@ import msgspec
 
 from enginebay.display import Fields, Result, Table, document
 from enginebay.environment import check_distributions
-from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
+from enginebay.errors import (
+    EnginebayError,
+    LackingOperatorsError,
+    ModelError,
+    PluginError,
+    UsageError,
+)
 from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRModel
@@ -21,7 +27,14 @@ from enginebay.obstacles.explanations import (
     find_replacement,
     list_unlowered,
 )
-from enginebay.operations import check_timeout, export_patch, find_sets, get_backend, target_of
+from enginebay.operations import (
+    check_timeout,
+    export_patch,
+    find_sets,
+    get_backend,
+    rewriters_for,
+    target_of,
+)
 from enginebay.params import IRKind
 from enginebay.plugins import installed_backends
 from enginebay.sources import find_model
@@ -165,7 +178,8 @@ def preview(
         watch: A function that is called with each backend's name before its preview.
 
     Raises:
-        BackendUnavailableError: A backend in ``backends`` cannot be used.
+        BackendUnavailableError: A backend in ``backends``, or a plugin that has rewriters for every
+            backend, cannot be used.
         UsageError: The model or its inputs are wrong, or no engine is installed.
         ModelError: The model's forward raised.
         RewriterError: An item of ``rewriters`` is not a ``RewriterSet``.
@@ -212,6 +226,9 @@ def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> Backen
         except (UsageError, ModelError):
             raise
         except EnginebayError as err:
+            if isinstance(err, PluginError):
+                # Likewise rewriters for every backend, such as Enginebay's own: raise their error.
+                rewriters_for(target_of(None))
             error = " ".join(str(err).split())  # a program's log has many lines
         draft = _read_draft(folder)
         if draft is None:

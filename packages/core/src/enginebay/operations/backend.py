@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend import BackendHooks
+from enginebay.errors import ConfigError
 from enginebay.hooks import ConvertRequest, WrapperRequest, not_lowered
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from enginebay.environment import EnvReport
     from enginebay.hooks import CalibrationData
@@ -96,7 +98,10 @@ class Backend(BackendHooks):
         return self.to_backend_from_param(ir, self.Params(**params), data)
 
     def to_backend_from_param(
-        self, ir: str | Path | IRModel, params: BackendParams, data: object = None
+        self,
+        ir: str | Path | IRModel,
+        params: BackendParams | Mapping[str, object] | None,
+        data: object = None,
     ) -> tuple[Path, ...]:
         """Convert an IR into engine files in ``params.work_dir``, by default the current folder.
 
@@ -105,7 +110,7 @@ class Backend(BackendHooks):
 
         Args:
             ir: The IR, or the path of its file.
-            params: The backend's parameters.
+            params: The backend's parameters, or some of them by name; None for the defaults.
             data: The calibration data: an :class:`enginebay.DataSet`, or an argument for one, such
                 as a path.
 
@@ -113,11 +118,13 @@ class Backend(BackendHooks):
             The paths of the engine's files.
 
         Raises:
+            UsageError: The parameters belong to another backend, or ``ir`` is not an IR.
             ParamsError: The precision requires calibration data, and none was passed.
             ConversionError: The engine's converter failed.
         """
         from enginebay.ir import read_ir
 
+        params = self.params_from(params)
         self.check_data(params, has_data=data is not None)
         work_dir = Path(params.work_dir or ".")
         work_dir.mkdir(parents=True, exist_ok=True)
@@ -180,8 +187,11 @@ class Backend(BackendHooks):
         """Load an engine; see :meth:`build_wrapper_from_param`. Parameters are passed by name."""
         return self.build_wrapper_from_param(self.Params(**params))
 
-    def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:
+    def build_wrapper_from_param(
+        self, params: BackendParams | Mapping[str, object] | None
+    ) -> Wrapper:
         """Load the engine that :meth:`to_backend_from_param` wrote with the same parameters."""
+        params = self.params_from(params)
         directory = Path(params.work_dir or ".")
         files = tuple(Path(file).relative_to(directory) for file in params.get_model_files())
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
@@ -218,6 +228,11 @@ class Backend(BackendHooks):
         """
         from enginebay.config import Problems, backend_params, read_sections
 
+        if not isinstance(config, Mapping):
+            raise ConfigError(
+                f"invalid config: expected a mapping, found a {type(config).__name__}",
+                hint="read a file by enginebay.authors.files.read_config",
+            )
         problems = Problems()
         sections = read_sections(config, problems)
         if sections.backend not in (None, self.name):

@@ -36,8 +36,9 @@ def run(backend: Converter, argv: Sequence[str] | None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["convert"]:
         del words[0]
+    program = _program() if argv is None else backend.name
     parser = ArgumentParser(
-        prog=f"{_program()} convert", description=f"Convert an IR file with {backend.name}."
+        prog=f"{program} convert", description=f"Convert an IR file with {backend.name}."
     )
     try:
         with backend.parse_args(parser, words):

@@ -174,7 +174,9 @@ def _check_verdict(settled: SettledVerdict, options: VerifyOptions, target: Path
         return
     option = "--allow-unverified" if verdict == "unverified" else "--allow-mismatch"
     hint = f"{option} publishes the artifact with this verdict"
-    if verdict != "unverified":
+    if "ran past its time limit" in verification.reason.partition(";")[0]:
+        hint = f"allow more time: --timeout {2 * options.timeout:g}; {hint}"
+    elif verdict != "unverified":
         hint = f"check the model, the rewriters or the params; {hint}"
         if verification.simulation is None:  # an engine that cannot run here cannot be bisected
             here = Path.cwd()

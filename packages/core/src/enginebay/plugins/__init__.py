@@ -17,6 +17,7 @@ from enginebay.plugins.discovery import (
     list_commands as list_commands,
     list_plugins as list_plugins,
     load_faults as load_faults,
+    unknown_disabled_plugins as unknown_disabled_plugins,
 )
 from enginebay.plugins.entry_points import (
     BACKENDS as BACKENDS,
@@ -66,4 +67,5 @@ __all__ += [
     "list_plugins",
     "load_faults",
     "module_file",
+    "unknown_disabled_plugins",
 ]

@@ -7,6 +7,7 @@ takes only a few dozen milliseconds even with 300 distributions.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from enginebay.errors import PluginError
@@ -143,6 +144,18 @@ def _disabled_plugin(name: str) -> Fault | None:
     )
 
 
+def unknown_disabled_plugins() -> str:
+    """Return a message about names in ENGINEBAY_DISABLE_PLUGINS that no plugin has, or no text."""
+    known = [status.name for status in list_plugins()]
+    unknown = [n for n in _names_in("ENGINEBAY_DISABLE_PLUGINS") or [] if n not in known]
+    if not unknown:
+        return ""
+    return (
+        f"ENGINEBAY_DISABLE_PLUGINS lists {', '.join(map(repr, unknown))}, but no plugin has this "
+        f"name; installed: {', '.join(dict.fromkeys(known)) or 'none'}"
+    )
+
+
 def is_strict() -> bool:
     """Return True if ENGINEBAY_STRICT_PLUGINS makes every broken plugin an error, used or not."""
     return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
@@ -221,21 +234,32 @@ def _metadata_fault(entry: BackendStatus) -> Fault | None:
             "write NAME = package.module into its entry points and install it again",
         )
     package = entry.module.partition(".")[0]
-    if _is_missing(package):
-        return Fault(
-            f"module {package!r} is missing, although {entry.provider} is installed",
-            f"pip install --force-reinstall --no-deps {entry.distribution}",
-        )
+    if missing := _missing_module(entry.module):
+        reason = f"module {missing!r} is missing, although {entry.provider} is installed"
+        reinstall = f"pip install --force-reinstall --no-deps {entry.distribution}"
+        return Fault(reason, reinstall if missing == package else entry.fault_hint(missing))
     return None
 
 
-def _is_missing(package: str) -> bool:
+def _missing_module(module: str) -> str:
+    """Return the first part of a module's name that no finder finds; no text if all are found."""
     from importlib.util import find_spec  # not at the top: it slows down the start
 
+    package, *inside = name, *_ = module.split(".")
     try:
-        return find_spec(package) is None
+        spec = find_spec(package)
+        for part in inside:
+            if spec is None:
+                return name
+            # find_spec would import the package. Packages may add the other folders of their name.
+            others = [f"{folder}/{package}" for folder in sys.path]
+            folders = [*(spec.submodule_search_locations or []), *others]
+            name = f"{name}.{part}"
+            found = (finder.find_spec(name, folders) for finder in sys.meta_path)
+            spec = next(filter(None, found), None)
     except Exception:  # noqa: BLE001 - another package's import hook raised; importing will show why
-        return False
+        return ""
+    return name if spec is None else ""
 
 
 def _names_in(variable: str) -> list[str] | None:

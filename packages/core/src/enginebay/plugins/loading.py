@@ -16,6 +16,7 @@ from enginebay.errors import (
     BackendNotFoundError,
     EnginebayError,
     PluginError,
+    UsageError,
     nearest,
     one_line,
 )
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """Warning that a broken plugin, which applies to every backend, is not used.
+    """Warning that a broken plugin, which applies to every backend, is not used, or is unknown.
 
     This is a warning and not a log message: results may differ without the plugin, so users must
     see it without configured logging, and a test run can turn it into an error.
@@ -194,10 +195,12 @@ def load_backend(name: str) -> LoadedPlugin:
     """Load a backend, or return it from the cache of this process.
 
     Raises:
+        UsageError: The name is not a text.
         BackendNotFoundError: No installed distribution provides a backend of this name.
         PluginError: The backend is broken, disabled, provided by several distributions, or written
             for another API version.
     """
+    _check_name(name)
     with _lock:
         if name in _backends and not discovery.disabled_by(name):
             return _backends[name]
@@ -213,7 +216,8 @@ def load_plugins() -> PluginTeam:
     """Load the plugins that apply to every backend, once in this process; return their set.
 
     A broken plugin is skipped with a :class:`PluginWarning`; one of core's own distribution without
-    a warning, since :meth:`PluginTeam.check_core_plugins` raises its error.
+    a warning, since :meth:`PluginTeam.check_core_plugins` raises its error. A name that no plugin
+    has in ``ENGINEBAY_DISABLE_PLUGINS`` is a :class:`PluginWarning` too.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken.
@@ -225,6 +229,8 @@ def load_plugins() -> PluginTeam:
             for error in errors:
                 message = f"{error}; the plugin is not used. Fix: {error.hint}"
                 warnings.warn(message, PluginWarning, stacklevel=3)
+            if unknown := discovery.unknown_disabled_plugins():
+                warnings.warn(unknown, PluginWarning, stacklevel=3)
         return _plugins[0]
 
 
@@ -297,6 +303,16 @@ def _load_all() -> tuple[PluginTeam, list[PluginError]]:
             else:
                 errors.append(err)
     return PluginTeam(members, core_fault), errors
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str):
+        return
+    own = getattr(name, "name", None)  # a Backend has one
+    raise UsageError(
+        f"invalid backend: expected a name, found an object of type {type(name).__name__}",
+        hint=f"--backend {own}" if isinstance(own, str) else "enginebay backends",
+    )
 
 
 def _find(name: str) -> BackendStatus:
