@@ -74,7 +74,7 @@ def test_loading_it_needs_no_torch_and_no_trial_in_a_child_process() -> None:
     code = (
         "import sys\nfrom enginebay.isolation import programs\n"
         "from enginebay.plugins import load_plugins, trial\n"
-        "trial.trial_cache.read_result = trial._try_import = None\n"
+        "trial._read_results = trial._try_import = None\n"
         "import enginebay.plugins.discovery as d\nlisted = d.list_plugins\n"
         "d.list_plugins = lambda: [p for p in listed() if p.is_core]\n"
         "team = load_plugins()\nteam.check_core_plugins()\n"

@@ -1,7 +1,7 @@
 """Plugins: the list of installed plugins, and the loading of a plugin by its name.
 
 Listing (``discovery``) reads metadata and imports no plugin. Loading (``loading``) imports one
-backend, checks it (``plugin_checks``), and registers it together with the plugins that apply to
+backend and checks it (``plugin_checks``), and registers it together with the plugins that apply to
 every backend. A new plugin is first imported in a child process, as a trial (``trial``).
 """
 

@@ -23,8 +23,6 @@ from enginebay.errors import (
 from enginebay.plugins import discovery, plugin_checks
 from enginebay.plugins.discovery import BackendStatus, Fault
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS
-from enginebay.plugins.importing import import_checked
-from enginebay.plugins.known import known_packages, usual_name
 from enginebay.plugins.trial import check_survival, trust
 
 if TYPE_CHECKING:
@@ -319,6 +317,8 @@ def _find(name: str) -> BackendStatus:
     statuses = {status.name: status for status in discovery.list_backends()}
     if name in statuses:
         return statuses[name]
+    from enginebay.plugins.known import known_packages
+
     installed = [known for known, status in statuses.items() if status.state == "installed"]
     error = BackendNotFoundError(
         f"no backend {name!r} is installed; installed: {', '.join(installed) or 'none'}",
@@ -329,6 +329,8 @@ def _find(name: str) -> BackendStatus:
 
 
 def _hint_for_unknown(name: str, installed: list[str]) -> str:
+    from enginebay.plugins.known import known_packages, usual_name
+
     packages = known_packages("backends")
     known = {*installed, *packages}
     meant = usual_name(name.lower())
@@ -351,7 +353,7 @@ def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | 
         # A trial protects from the code of others; core's plugins are part of core.
         if not status.is_core:
             check_survival(group, status)
-        return import_checked(group, status)
+        return plugin_checks.import_checked(group, status)
     except PluginError as err:
         fix = err.hint or status.fault_hint(status.module)
         fault = Fault(str(err), fix, err.__cause__)

@@ -1,4 +1,4 @@
-"""Checks of a plugin's module before it is registered.
+"""The import of a plugin into this process, with all checks of its module.
 
 Each check raises a :class:`PluginError` whose message is only the reason: ``loading`` adds the
 plugin's name.
@@ -6,15 +6,20 @@ plugin's name.
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
+from importlib import import_module
 from inspect import isfunction
 from typing import TYPE_CHECKING, get_args
 
 import pluggy
 
 from enginebay import hooks
+from enginebay.environment import install_hint, missing_package
 from enginebay.errors import PluginError, nearest, one_line
 from enginebay.hooks import API_VERSION, PROJECT, BackendInfo
 from enginebay.params import BackendParams, IRKind
+from enginebay.plugins.entry_points import BACKENDS, COMMANDS
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
@@ -41,12 +46,42 @@ def register(manager: pluggy.PluginManager, module: ModuleType) -> None:
     manager.check_pending()  # register() alone accepts misspelled hooks
 
 
-def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
-    """Check a backend's module and return its info.
+def import_checked(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
+    """Import and check a plugin; return its module and, for a backend, the backend's info.
 
     Raises:
-        PluginError: The module is not a backend, or a backend for another API version.
+        PluginError: The module cannot be imported; or it is not a plugin of this group, or one for
+            another API version.
     """
+    # Scripts read the command's output from stdout: a plugin's prints must not be in it.
+    with redirect_stdout(sys.stderr):
+        module = _import(status.module)
+        if group == BACKENDS:
+            return module, _check_backend(module, status)
+        _check_command(module) if group == COMMANDS else _check_plugin(module)
+        return module, None
+
+
+def _import(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:  # a plugin may call sys.exit, which must not end the command
+        if isinstance(err, ImportError) and (err.name or "").partition(".")[0] == "enginebay":
+            raise PluginError(
+                f"{module!r} requires a version of enginebay other than {__version__}: "
+                f"{one_line(err)}",
+                hint="upgrade enginebay and the plugin's package: pip install -U enginebay PACKAGE",
+            ) from err
+        # An upgrade of the plugin would not bring its engine's SDK.
+        package = missing_package(err)
+        hint = install_hint(package) if package and package != module.partition(".")[0] else None
+        raise PluginError(f"importing {module!r} raised {one_line(err)}", hint=hint) from err
+
+
+def _check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
+    """Check a backend's module and return its info."""
     marked = _marked_hooks(module)
     _check_marks(module, marked)
     if "backend_info" in marked:
@@ -61,24 +96,16 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     return info
 
 
-def check_plugin(module: ModuleType) -> None:
-    """Check the module of a plugin that applies to every backend.
-
-    Raises:
-        PluginError: The module implements no hook, an unknown hook, or a hook with wrong arguments.
-    """
+def _check_plugin(module: ModuleType) -> None:
+    """Check the module of a plugin that applies to every backend."""
     marked = _marked_hooks(module)
     _check_marks(module, marked)
     _check_spelling(module, marked)
     _check_arguments(module)
 
 
-def check_command(module: ModuleType) -> None:
-    """Check that a module defines the functions of a command.
-
-    Raises:
-        PluginError: The module does not define both ``add_arguments`` and ``run``.
-    """
+def _check_command(module: ModuleType) -> None:
+    """Check that a module defines the functions of a command."""
     missing = [name for name in COMMAND if not callable(getattr(module, name, None))]
     if missing:
         raise PluginError(

@@ -1,22 +1,40 @@
 """Import trial of a plugin: a first import in a child process, since it may crash or hang.
 
-The result is cached, so that only a new plugin needs a child process.
+The results are in one file in the user's cache folder, so that only a new plugin needs a child
+process. If the folder cannot be written, every process repeats the trials of the plugins that it
+imports.
 """
 
 from __future__ import annotations
 
-from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError, PluginError
-from enginebay.plugins import trial_cache
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from enginebay.errors import (
+    ChildCrashedError,
+    ChildTimeoutError,
+    EnginebayError,
+    IsolationError,
+    PluginError,
+)
 from enginebay.plugins.discovery import BackendStatus  # noqa: TC001  # the child reads load's annotations
-from enginebay.plugins.importing import import_checked
+from enginebay.plugins.entry_points import cache_folder, module_file
+from enginebay.plugins.plugin_checks import import_checked
 
 #: The time limit of a trial in seconds. A plugin should import no engine; if it does, the engine
 #: may be on a cold disk.
 TIME_LIMIT = 60.0
+#: The maximum number of results; the oldest are dropped. Without a limit, test runs with
+#: temporary plugins would let the file grow forever.
+MAX_RESULTS = 100
 
 _FUNCTION = "enginebay.plugins.trial:load"
 _SURVIVED = ""
 _on_trial: list[BackendStatus] = []  # filled only in the child process
+
+_Results = dict[str, str]  # the latest result is the last
 
 
 def check_survival(group: str, status: BackendStatus) -> None:
@@ -27,7 +45,7 @@ def check_survival(group: str, status: BackendStatus) -> None:
     """
     if _on_trial:  # the import of one plugin may load another plugin
         return
-    failure = trial_cache.read_result(status)
+    failure = _read_results().get(_key(status))
     if failure is None:
         failure = _try_import(group, status)
     if failure:
@@ -38,12 +56,12 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 def trust(status: BackendStatus) -> None:
     """Record that a plugin passed its import trial, so that no trial runs in a child process."""
-    trial_cache.store_result(status, _SURVIVED)
+    _store_result(status, _SURVIVED)
 
 
 def forget_failures() -> None:
     """Delete all failed import trials from the cache, so that these plugins are tried again."""
-    trial_cache.drop_others(_SURVIVED)
+    _write_results({key: each for key, each in _read_results().items() if each == _SURVIVED})
 
 
 def load(group: str, status: BackendStatus) -> bool:
@@ -70,5 +88,38 @@ def _try_import(group: str, status: BackendStatus) -> str:
         result = _SURVIVED
         if not usable:  # not cached: the reason, such as a missing package, may disappear
             return result
-    trial_cache.store_result(status, result)
+    _store_result(status, result)
     return result
+
+
+def _store_result(status: BackendStatus, result: str) -> None:
+    """Store the trial result of a plugin's installed version."""
+    results = _read_results()
+    results.pop(_key(status), None)  # so that the new result is the last
+    _write_results({**results, _key(status): result})
+
+
+def _file() -> Path:
+    return Path(cache_folder()) / "plugins.json"
+
+
+def _read_results() -> _Results:
+    # No file, no home folder, or another version's format: an empty cache.
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(_file().read_bytes(), type=_Results)
+    return {}
+
+
+def _write_results(results: _Results) -> None:
+    from enginebay.files import write_whole
+
+    data = msgspec.json.encode(dict(list(results.items())[-MAX_RESULTS:]))
+    with suppress(OSError, EnginebayError):  # a cache that cannot be written is only slower
+        write_whole(_file(), data)
+
+
+def _key(status: BackendStatus) -> str:
+    # With the file's time, since an editable install changes its file without a new version.
+    file = module_file(status.module)
+    changed = Path(file).stat().st_mtime_ns if file else 0
+    return "\n".join((*status[:4], file, str(changed)))
