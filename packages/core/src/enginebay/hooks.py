@@ -29,7 +29,6 @@ import pluggy
 
 from enginebay.environment import EnvReport, Tier
 from enginebay.errors import ConversionError
-from enginebay.inference import TimedLayer
 from enginebay.ir import IRModel
 from enginebay.params import BackendParams, IRKind, ShapeProfile
 from enginebay.tensors import TensorSpec
@@ -435,6 +434,25 @@ class LayersRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     load: WrapperRequest[P_co]
     inputs: Mapping[str, Any]
     runs: int
+
+
+class TimedLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer of an engine, with its time as the engine's profiler reports it.
+
+    Attributes:
+        name: The layer's name in the engine.
+        operator: The name of the layer's operator in the engine; empty if the engine does not
+            report operators.
+        seconds: The median duration of the layer over all runs.
+        nodes: The names of the IR's nodes that the layer computes, in order. There are several if
+            the engine has fused nodes, and none if the engine has inserted the layer or does not
+            report nodes.
+    """
+
+    name: str
+    operator: str = ""
+    seconds: float
+    nodes: tuple[str, ...] = ()
 
 
 class BuiltFor(msgspec.Struct, frozen=True):

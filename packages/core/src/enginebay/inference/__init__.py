@@ -11,7 +11,6 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.inference.input_check import InputCheck as InputCheck
-    from enginebay.inference.layers import TimedLayer as TimedLayer
     from enginebay.inference.receipt import (
         Receipt as Receipt,
         coarseness as coarseness,
@@ -28,7 +27,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "inference.input_check": "InputCheck",
-        "inference.layers": "TimedLayer",
         "inference.receipt": "Receipt coarseness",
         "inference.timing": "Latency Timing count_time",
         "inference.wrapper": "Wrapper",
