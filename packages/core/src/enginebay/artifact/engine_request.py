@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
-from enginebay.backend import load_hooks, time_layers
+from enginebay.backend import load_hooks
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
@@ -101,6 +101,8 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: The backend cannot time layers, or the model was cut into several engines.
         """
+        from enginebay.backend import time_layers
+
         if self.parts:
             raise UsageError(
                 "the layers of a model that was cut into several engines cannot be timed"

@@ -12,7 +12,6 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.consistent_reading import read_consistently
 from enginebay.artifact.file_checks import REBUILD_HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
-from enginebay.display import human_size, short_path
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 
@@ -114,6 +113,8 @@ class Artifact(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """Describe the folder, the number of files and their total size in one line."""
+        from enginebay.display import human_size, short_path
+
         files = self.manifest.files
         count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
         size = human_size(sum(file.size for file in files))

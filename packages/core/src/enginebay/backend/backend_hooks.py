@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend.output_files import check_output_files
 from enginebay.errors import (
     BackendUnavailableError,
     ConversionError,
@@ -16,7 +15,6 @@ from enginebay.errors import (
     FallbackError,
     ParamsError,
     UsageError,
-    disk_error,
     message_of,
 )
 from enginebay.hooks import (
@@ -134,6 +132,10 @@ class BackendHooks:
                 input, its converter failed, or a returned file is missing, empty or outside
                 ``work_dir``.
         """
+        # Not at the top: loading an engine needs neither.
+        from enginebay.backend.output_files import check_output_files
+        from enginebay.errors import disk_error
+
         ir = request.ir
         if ir.kind not in self.info.irs:
             raise ConversionError(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from enginebay.display import Fields, Result, document, labelled
-from enginebay.verdict.comparison_table import tabulate_outputs
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
 from enginebay.verdict.matching import Matching
 
@@ -235,6 +234,8 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     def output_blocks(self) -> Iterator[Block]:
         """Yield a table of the outputs and, if ``simulation`` is set, a table of its outputs."""
+        from enginebay.verdict.comparison_table import tabulate_outputs
+
         yield from tabulate_outputs(self.outputs)
         if simulation := self.simulation:
             count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
