@@ -7,12 +7,14 @@ the ceilings to the figures. It raises none: that is a decision, which a person 
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay import authors
@@ -30,6 +32,15 @@ CLOSURES = {
     "comparing outputs": "verification/sample_comparison.py",
     "the contract": "hooks.py",
 }
+
+#: A use of an artifact of ONNX Runtime, which prints the modules of core that it imports.
+_LOAD = """\
+import sys
+import numpy
+import enginebay as eb
+eb.load(sys.argv[1])({"x": numpy.ones((1, 3), "float32")})
+print(*(name for name in sys.modules if name.partition(".")[0] == "enginebay"))
+"""
 
 #: The public modules of core. Each lists its public names in ``__all__``.
 PUBLIC_MODULES = frozenset(
@@ -116,7 +127,25 @@ def measure() -> dict[str, int]:
         files = closure(CORE / start)
         figures[f"files that {name} reaches"] = len(files)
         figures[f"lines that {name} reaches"] = sum(map(count_lines, files))
+    figures["modules that a load and a call import"] = len(loaded_modules())
     return figures
+
+
+def loaded_modules() -> list[str]:
+    """Return the modules of core that a new process imports to load an artifact and call it."""
+    import onnx.parser
+
+    import enginebay as eb
+
+    with TemporaryDirectory() as folder:
+        model, artifact = Path(folder, "model.onnx"), Path(folder, "artifact")
+        text = "g (float[1, 3] x) => (float[1, 3] y) { y = Relu(x) }"
+        onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), model)
+        eb.convert(model, backend="onnxruntime", work_dir=artifact)
+        command = [sys.executable, "-c", _LOAD, str(artifact)]
+        for _ in range(2):  # the first process may write the caches of plugins
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 def rooms() -> dict[str, list[Path]]:

@@ -17,6 +17,7 @@ hand, and say in the commit what needs it. What fell is written by: python -m te
 """
 
 
+@pytest.mark.process
 def test_no_figure_is_above_its_ceiling(figures: dict[str, int]) -> None:
     ceilings = read_ceilings()
     above = [
@@ -27,6 +28,7 @@ def test_no_figure_is_above_its_ceiling(figures: dict[str, int]) -> None:
     assert not above, "\n".join([*above, _ADVICE.format(file=CEILINGS.name)])
 
 
+@pytest.mark.process
 def test_each_ceiling_belongs_to_a_figure(figures: dict[str, int]) -> None:
     gone = sorted(read_ceilings().keys() - figures.keys())
     assert not gone, f"remove from {CEILINGS.name}: {', '.join(gone)}"
