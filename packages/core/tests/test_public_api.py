@@ -43,6 +43,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("import enginebay.commands", "torch numpy onnx onnxscript"),
         ("from enginebay import load, BackendParams, Wrapper, hookimpl", "torch onnx rich"),
         ("import enginebay.operations.deployment", "torch onnx rich"),
+        (
+            "from enginebay.cli import backends, command_parser as c; c('backends', backends, [])",
+            "torch numpy msgspec rich shutil bz2",
+        ),
+        ("import enginebay.errors", "enginebay.errors.hints enginebay.errors.text"),
     ],
 )
 def test_imports_stay_lazy(code: str, absent: str) -> None:

@@ -504,3 +504,16 @@ def test_the_version(cli: Run) -> None:
         command_line("--version"), capture_output=True, text=True, check=True, env=environment()
     )
     assert done.stdout == f"enginebay {enginebay.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "widest"), [("50", 48), ("100", 98), ("0", 78), ("-5", 78), ("wide", 78), ("", 78)]
+)
+def test_the_help_fits_the_terminal(
+    cli: Run, columns: str, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    # No terminal, whatever the tests are run in; its size is asked for if COLUMNS is no width.
+    monkeypatch.setattr(sys, "__stdout__", None)
+    flags = cli("run", "-h").out.partition("options:")[2].partition("examples:")[0]
+    assert widest - 15 < max(map(len, flags.splitlines())) <= widest
