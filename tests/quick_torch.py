@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 import typing
-from functools import cache
-from typing import Any
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _EXPORTER = "torch.onnx._internal.exporter._registration"
 
@@ -47,19 +52,81 @@ def _share_translations(exporter: Any) -> None:
 
 
 def _find_composites_once(utilities: Any) -> None:
-    """Add composite operators to ``torch.ops`` only if the registered operators have changed."""
+    """Add composite operators to ``torch.ops`` only if the registered operators have changed.
+
+    Torch asks for each of two dozen namespaces; here once for all of them.
+    """
     import torch
+    import torch.export.decomp_utils
+    import torch.export.exported_program
 
     original = utilities._materialize_cpp_cia_ops
+    collect = utilities._collect_all_valid_cia_ops
     known: list[str] = []
+    collecting = threading.local()
 
     def materialize() -> None:
+        if getattr(collecting, "now", False):
+            return
         names = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
         if names != known:
             known[:] = names
             original()
 
+    def collect_once() -> set[Any]:
+        materialize()
+        collecting.now = True
+        try:
+            found: set[Any] = collect()
+        finally:
+            collecting.now = False
+        return found
+
     utilities._materialize_cpp_cia_ops = materialize
+    for module in (utilities, torch.export.decomp_utils, torch.export.exported_program):
+        module._collect_all_valid_cia_ops = collect_once
+
+
+def _override_composites_quickly(programs: Any) -> None:
+    """Give each composite operator the kernels of an export in one step.
+
+    Torch adds twenty kernels to each of five hundred operators one by one, which took longer than
+    all else that happens to a small network. ``tests/test_quick_torch.py`` compares the kernels.
+    """
+    from torch._C import DispatchKey
+
+    composite = DispatchKey.CompositeImplicitAutograd
+    autograd = programs._AUTOGRAD_ALIAS_BACKEND_KEYS_TO_OVERRIDE
+    backends = programs._BACKEND_KEYS_TO_OVERRIDE
+
+    def run_original(mode: Any, _op: Any, *args: Any, original: Any, **kwargs: Any) -> Any:
+        with mode:
+            return original(*args, **kwargs)
+
+    @contextmanager
+    def override(replacements: Mapping[Any, Any]) -> Iterator[None]:
+        saved = {op: op.py_kernels.copy() for op in replacements}
+        for op, replacement in replacements.items():
+            original = programs._get_decomp_for_cia(op)
+            refusal = programs.autograd_not_implemented(op, deferred_error=True)
+            own = {key: kernel for key, kernel in op.py_kernels.items() if key != composite}
+            op.py_kernels.update(dict.fromkeys(autograd, refusal))
+            op.py_kernels.update(dict.fromkeys(backends, original))
+            op.py_kernels.update(own)
+            op.py_kernels[composite] = replacement
+            op._dispatch_cache.clear()
+            if not programs._is_op_registered_to_fake_rule(op):
+                programs.register_op_impl(op)(partial(run_original, original=original))
+        try:
+            yield
+        finally:
+            for op, kernels in saved.items():
+                op.py_kernels.clear()
+                op.py_kernels.update(kernels)
+                op._dispatch_cache.clear()
+                programs._deregister_op_impl(op)
+
+    programs._override_composite_implicit_decomp = override
 
 
 def _make_annotations_once(operators: Any) -> None:
@@ -71,5 +138,6 @@ def _make_annotations_once(operators: Any) -> None:
 _CHANGES = {
     _EXPORTER: _share_translations,
     "torch._export.utils": _find_composites_once,
+    "torch.export.exported_program": _override_composites_quickly,
     "torch._ops": _make_annotations_once,
 }
