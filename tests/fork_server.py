@@ -327,6 +327,7 @@ def main(path: str, entries: list[str]) -> None:
     _install()
     gc.collect()
     gc.freeze()  # a fork that collects garbage would copy every page
+    gc.set_threshold(50_000, 20, 20)  # as in `conftest.py`
     request = _serve(path)
     command = _parse(request.argv)
     assert command is not None
