@@ -50,6 +50,7 @@ def test_deploy_prints_a_closing_table(deployed: Ran) -> None:
     assert len({line.index(line.split()[1]) + len(line.split()[1]) for line in lines[1:]}) == 1
     assert re.fullmatch(
         r"verdict   verified against the PyTorch model, unpatched on 5 samples\n"
+        r"range     x in -[\d.]+\.\.[\d.]+\n"
         r"sizes     all fixed; for a dynamic batch: --dynamic batch\n"
         r"engine    onnx\.reference [\d.]+ on cpu, fp32\n"
         r"artifact  net-build-loopback \(2 files, [\d.]+ KiB\)",

@@ -136,9 +136,9 @@ def _compute_outputs(
     calibrated = precision if precision in get_backend(opened.backend).info.calibrated else ""
     settings = ProbeSettings(domain=basis.domain, calibrated=calibrated)
     sampled = sample_model(model, opened.backend, rows, precision=precision, settings=settings)
-    # The sizes that a deployment has tried say nothing about the caller's inputs.
-    tried = {} if inputs is not None else basis.tried
-    return replace(sampled, basis=msgspec.structs.replace(sampled.basis, tried=tried))
+    # The range of a deployment says nothing about the caller's inputs.
+    known = sampled.basis.range if inputs is not None else basis.range
+    return replace(sampled, basis=msgspec.structs.replace(sampled.basis, range=known))
 
 
 def _label_inputs(opened: Artifact, inputs: list[Arrays] | None) -> list[tuple[str, Arrays]]:

@@ -6,14 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from enginebay.models import unlimited_sizes
 from enginebay.reference.probe_values import is_constant
 from enginebay.tensors import Sample, is_all_non_finite
-from enginebay.verdict import ITEM, Basis
+from enginebay.verdict import ITEM, Basis, InputRange, SizeRange, VerifiedRange
 from enginebay.verification import RecordedReference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from enginebay.data import Item
     from enginebay.models import BoundModel
@@ -97,13 +96,47 @@ class SampleCollection:
         )
 
 
-def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
-    """Return dimension name → largest size in the samples, for dimensions without a limit."""
-    sizes_by_sample = [
-        unlimited_sizes(model.dynamic, {name: array.shape for name, array in sample.inputs.items()})
-        for sample in samples
-    ]
-    return {name: max(sizes[name] for sizes in sizes_by_sample) for name in sizes_by_sample[0]}
+def measure_range(
+    model: BoundModel, samples: Iterable[Sample], names: Iterable[str] | None = None
+) -> VerifiedRange:
+    """Measure the values and sizes of the inputs in the samples, without those with NaN.
+
+    Args:
+        model: The model, which names the dynamic dimensions and knows the tables.
+        samples: The samples.
+        names: Names of the inputs that the engine has; None for all inputs.
+    """
+    recorded = [sample.inputs for sample in samples if sample.kind != "non_finite"]
+    specs = [spec for spec in model.open_inputs if names is None or spec.name in names]
+    inputs = {
+        spec.name: InputRange.measure(
+            [arrays[spec.name] for arrays in recorded], model.below.get(spec.name)
+        )
+        for spec in specs
+    }
+    axes: dict[str, list[tuple[str, int]]] = {}
+    for spec in specs:
+        for axis, dim in enumerate(spec.dims or ()):
+            if isinstance(dim, str):
+                axes.setdefault(dim, []).append((spec.name, axis))
+    return VerifiedRange(
+        inputs=inputs,
+        sizes={name: _measure_sizes(model, recorded, found) for name, found in axes.items()},
+    )
+
+
+def _measure_sizes(
+    model: BoundModel, recorded: Sequence[Arrays], axes: Sequence[tuple[str, int]]
+) -> SizeRange:
+    name, axis = axes[0]
+    sizes = [arrays[name].shape[axis] for arrays in recorded]
+    dim = model.dynamic.get(name, {}).get(axis)
+    return SizeRange(
+        low=min(sizes),
+        high=max(sizes),
+        limited=dim is not None and dim.max is not None,
+        axes=tuple(axes),
+    )
 
 
 def _read_class(target: Any) -> int | None:

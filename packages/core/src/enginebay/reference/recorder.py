@@ -13,7 +13,7 @@ import numpy as np
 from enginebay.errors import ModelError, first_line
 from enginebay.reference.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
 from enginebay.reference.probes import NON_FINITE, Probe
-from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, tried_sizes
+from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, measure_range
 from enginebay.tensors import Sample, equal_arrays, is_float
 from enginebay.verdict import EXAMPLE
 from enginebay.verification import ToleranceOptions, check_comparators
@@ -173,8 +173,7 @@ class Recorder(SampleCollection):
         """Return the :class:`Basis` of a verdict on the recorded samples.
 
         In addition to the attributes that the base class collects, it contains the outputs that
-        never change, the lines of Python that read tensor values, and the largest compared size of
-        each dimension without a limit.
+        never change, the lines of Python that read tensor values, and the range of the inputs.
         """
         branches, warnings = _compare_readings(self.observed.values())
         return msgspec.structs.replace(
@@ -182,7 +181,7 @@ class Recorder(SampleCollection):
             unchanging=tuple(self._find_unchanging()),
             warnings=warnings,
             branches=branches,
-            tried=tried_sizes(self.model, self.samples),
+            range=measure_range(self.model, self.samples),
             doubt=self.doubt,
         )
 

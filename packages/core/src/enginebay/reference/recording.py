@@ -6,10 +6,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from enginebay.errors import EnginebayError, InputError, first_line, nearest
 from enginebay.reference.larger_sizes import record_larger_sizes
 from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
-from enginebay.reference.recorded_samples import SampleCollection
+from enginebay.reference.recorded_samples import SampleCollection, measure_range
 from enginebay.reference.recorder import Recorder
 from enginebay.reference.reference_outputs import reference_for
 from enginebay.tensors import Sample
@@ -168,7 +170,9 @@ def _record_foreign_file(
     return RecordedReference(
         description=reference.description,
         samples=tuple(collection.samples),
-        basis=collection.build_basis(),
+        basis=msgspec.structs.replace(
+            collection.build_basis(), range=measure_range(model, collection.samples)
+        ),
     )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from enginebay.errors import ModelError
 from enginebay.reference.probe_values import is_constant
-from enginebay.reference.recorded_samples import RecordedModel, tried_sizes
+from enginebay.reference.recorded_samples import RecordedModel, measure_range
 from enginebay.tensors import is_float
 from enginebay.verification import ROUNDING, ToleranceOptions, compare_sample, tolerance_for
 
@@ -233,6 +233,6 @@ def _drop_probes(recorded: RecordedModel, undecided: Collection[str]) -> Recorde
         beyond=tuple(label for label in basis.beyond if label not in dropped),
         dropped=(*basis.dropped, *reasons),
         undecided=(*basis.undecided, *undecided),
-        tried=tried_sizes(recorded.model, samples),
+        range=measure_range(recorded.model, samples, recorded.engine_inputs),
     )
     return replace(recorded, samples=samples, basis=basis)

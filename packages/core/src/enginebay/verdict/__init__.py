@@ -15,6 +15,7 @@ from enginebay.verdict.matching import (
     Matching,
 )
 from enginebay.verdict.verification import PROBES, Basis, Verdict, VerdictWarning, Verification
+from enginebay.verdict.verified_range import InputRange, SizeRange, VerifiedRange
 
 __all__ = [
     "EXAMPLE",
@@ -25,11 +26,14 @@ __all__ = [
     "Basis",
     "ComparisonRequest",
     "ComparisonResult",
+    "InputRange",
     "Matching",
     "OutputComparison",
     "Signal",
     "Simulation",
+    "SizeRange",
     "Verdict",
     "VerdictWarning",
     "Verification",
+    "VerifiedRange",
 ]

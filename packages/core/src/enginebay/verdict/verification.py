@@ -10,6 +10,7 @@ import msgspec
 from enginebay.display import Fields, Result, document, labelled
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
 from enginebay.verdict.matching import Matching
+from enginebay.verdict.verified_range import VerifiedRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             more than the tolerance. Such probe inputs are left out. If the caller passed
             such a sample, it is kept, and makes the verdict ``unverified``.
         untried: Names of the inputs whose elements all have one and the same value in all samples.
-        tried: Name of a dynamic dimension without a limit → largest compared size.
+        range: The values and sizes of the inputs in the samples; None if they were not recorded.
         refused: Name of a dynamic dimension without a limit → size at which the model itself fails.
         unchanging: Names of the integer, bool and empty outputs that are the same in all samples,
             although other outputs change.
@@ -57,7 +58,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
-    tried: dict[str, int] = {}
+    range: VerifiedRange | None = None
     refused: dict[str, int] = {}
     unchanging: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -198,8 +199,8 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         text = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
         domain = self.basis.domain if self.basis else {}
         within = " and ".join(f"{name}={low:g},{high:g}" for name, (low, high) in domain.items())
-        tried = self.basis.tried.items() if self.basis else ()
-        sizes = "".join(f", '{name}' up to {size}" for name, size in tried)
+        tried = self.basis.range.open_sizes if self.basis and self.basis.range else {}
+        sizes = "".join(f", '{name}' up to {size}" for name, size in tried.items())
         return (f"{text} within {within}" if within else text) + sizes
 
     def __repr__(self) -> str:
@@ -220,12 +221,14 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text, such as ``("warning", "...")``.
 
-        The texts are limitations, comparators' results, signal-to-noise ratios, likely causes of a
-        mismatch, and the probe inputs (generated) that were left out.
+        The texts are limitations, the verified range, comparators' results, signal-to-noise ratios,
+        likely causes of a mismatch, and the probe inputs (generated) that were left out.
         """
         dropped = self.basis.dropped if self.basis else ()
+        known = self.basis.range if self.basis else None
         return [
             *(("warning", text) for text in self.warnings),
+            *([("range", known.describe())] if known and self.passed else ()),
             *(("compared", matching.describe()) for matching in self.matchings),
             *(("signal", signal.describe()) for signal in self.signals if signal.passed),
             *(("cause", text) for text in self.causes()),

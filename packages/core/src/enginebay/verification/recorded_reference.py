@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
@@ -41,6 +43,8 @@ class RecordedReference:
         """
         names = None if inputs is None else tuple(spec.name for spec in inputs)
         basis = self.basis.drop_untraced_lines(notes)
+        if names is not None and basis.range is not None:
+            basis = msgspec.structs.replace(basis, range=basis.range.keep(names))
         return replace(self, basis=basis, engine_inputs=names)
 
     @property

@@ -107,9 +107,11 @@ def _describe_entry(entry: ReportEntry) -> dict[str, object]:
     verification, manifest = entry.verification, entry.manifest
     assert verification is not None
     receipt = manifest.receipt if manifest else None
+    known = verification.basis.range if verification.basis else None
     facts = [
         ("compared with", verification.reference),
         ("on", verification.extent() if verification.outputs else ""),
+        ("verified range", known.describe() if known and verification.passed else ""),
         ("its graph alone", verification.simulation.describe() if verification.simulation else ""),
         *(("limit", text) for text in verification.warnings),
         *(("signal", signal.describe()) for signal in verification.signals),
