@@ -15,7 +15,7 @@ from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
 from enginebay.rewriting.dotted_names import NameNotFoundError, ResolvedName, find_name
 from enginebay.rewriting.patches import Patch, get_patch, install_patches, patch_lock
-from enginebay.rewriting.selection import Selection, find_losers, select_most_specific
+from enginebay.rewriting.selection import select_for_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -53,9 +53,7 @@ class FunctionRewriters:
             key = subject.key if isinstance(subject, Patch) else subject[0]
             self._subjects[key] = subject
             candidates.setdefault(key, []).append(rewriter)
-        winners = select_most_specific(candidates)
-        lost = find_losers(candidates, winners)
-        self.selection = Selection(tuple(winners.values()), tuple(not_found), lost=lost)
+        winners, self.selection = select_for_each(candidates, not_found)
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 

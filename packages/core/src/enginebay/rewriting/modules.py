@@ -14,7 +14,7 @@ from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
-from enginebay.rewriting.selection import Selection, find_losers, select_most_specific
+from enginebay.rewriting.selection import select_for_each
 from enginebay.rewriting.thread_modules import ThreadDict, claim_children
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ class ModuleRewriters:
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)
-        winners = select_most_specific(candidates)
-        lost = find_losers(candidates, winners)
-        self.selection = Selection(tuple(winners.values()), tuple(not_found), lost=lost)
+        winners, self.selection = select_for_each(candidates, not_found)
         self._by_class = {key: ActiveRewriter(each) for key, each in winners.items()}
         self.active = list(self._by_class.values())
 

@@ -61,6 +61,23 @@ def select_applicable(rewriters: Sequence[Rewriter], target: Target) -> Selectio
     return Selection(selected, not_served=tuple(lines))
 
 
+def select_for_each(
+    candidates: Mapping[_K, Sequence[Rewriter]],
+    not_found: Iterable[str] = (),
+    not_served: Iterable[str] = (),
+) -> tuple[dict[_K, Rewriter], Selection]:
+    """Return what :func:`select_most_specific` returns, and the selection with all lines."""
+    winners = select_most_specific(candidates)
+    lost = {
+        rewriter: winner
+        for key, winner in winners.items()
+        for rewriter in candidates[key]
+        if rewriter is not winner
+    }
+    selected = tuple(winners.values())
+    return winners, Selection(selected, tuple(not_found), tuple(not_served), lost)
+
+
 def select_most_specific(candidates: Mapping[_K, Sequence[Rewriter]]) -> dict[_K, Rewriter]:
     """Return the most specific rewriter for each key of ``candidates``.
 
@@ -71,18 +88,6 @@ def select_most_specific(candidates: Mapping[_K, Sequence[Rewriter]]) -> dict[_K
         RewriterError: Two rewriters for one key are equally specific.
     """
     return {key: _pick_winner(rewriters) for key, rewriters in candidates.items()}
-
-
-def find_losers(
-    candidates: Mapping[_K, Sequence[Rewriter]], winners: Mapping[_K, Rewriter]
-) -> dict[Rewriter, Rewriter]:
-    """Return the candidates that are not among the winners, each with the winner for its key."""
-    return {
-        rewriter: winner
-        for key, winner in winners.items()
-        for rewriter in candidates[key]
-        if rewriter is not winner
-    }
 
 
 def drop_outranked(rewriters: Iterable[Rewriter], later: Iterable[Rewriter]) -> Selection:

@@ -8,7 +8,7 @@ from enginebay.errors import ExportError, RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
 from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.patches import Patch, install_patches, patch_lock
-from enginebay.rewriting.selection import Selection, find_losers, select_most_specific
+from enginebay.rewriting.selection import select_for_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -59,11 +59,7 @@ class SymbolicRewriters:
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
-        winners = select_most_specific(candidates)
-        lost = find_losers(candidates, winners)
-        self.selection = Selection(
-            tuple(winners.values()), tuple(not_found), tuple(not_served), lost
-        )
+        winners, self.selection = select_for_each(candidates, not_found, not_served)
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
         self.unused: list[str] = []
