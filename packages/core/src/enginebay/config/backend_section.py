@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from enginebay.config.model_inputs import read_model_inputs
 from enginebay.errors import ParamsError
 from enginebay.params import Field, declared_fields
 
 if TYPE_CHECKING:
     from enginebay.config.problems import Problems
     from enginebay.config.sections import Sections
-    from enginebay.params import BackendParams, ConfigKey
+    from enginebay.params import BackendParams, ConfigKey, Shapes
 
 Params = TypeVar("Params", bound="BackendParams")
 
 NAME = "backend_config"
 MODEL_INPUTS = "model_inputs"
-_SHAPES = {"input_shapes", "min_shapes", "max_shapes"}
+#: Key of ``model_inputs`` → the field with these shapes.
+_SHAPE_FIELDS = {"min_shape": "min_shapes", "opt_shape": "input_shapes", "max_shape": "max_shapes"}
+#: Names of the key in ``model_inputs`` with the shapes of all inputs.
+_SHAPE_KEYS = ("input_shapes", "opt_shapes")
 
 
 def backend_params(
@@ -41,7 +43,7 @@ def backend_params(
     defaults = _read_other_sections(sections)
     fields = {**reader.collect_fields(), **over}
     # Shapes of the backend's section belong together: none comes from another section.
-    if fields.keys() & _SHAPES:
+    if fields.keys() & set(_SHAPE_FIELDS.values()):
         defaults.pop("input_shapes", None)
     try:
         return params_class(**{**defaults, **fields})
@@ -102,7 +104,7 @@ class _SectionReader:
                         raise ParamsError(f"'{key}' is a {kind}: expected keys and values")
                     self.read_keys(value, (*above, str(key)))
                 elif not above and key == MODEL_INPUTS:
-                    self._shapes.update(read_model_inputs(value, self._problems))
+                    self._shapes.update(_read_model_inputs(value, self._problems))
                 elif not above and key in self._fields:
                     self._own[key] = _convert_value(self._fields[key], value)
                 else:
@@ -132,3 +134,57 @@ def _convert_value(field: Field, value: object) -> object:
             if isinstance(choice, str) and choice.casefold() == value.casefold():
                 return choice
     return value if value is None else field.convert(value)
+
+
+def _read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
+    """Return the fields ``input_shapes``, ``min_shapes`` and ``max_shapes`` of the params.
+
+    Args:
+        content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``. A
+            list of sizes in place of the innermost dict is a fixed shape, ``opt_shapes`` is
+            another name for ``input_shapes``, and a size of -1 means any size.
+        problems: Collects the errors.
+    """
+    shapes: dict[str, dict[str, Any]] = {field: {} for field in _SHAPE_FIELDS.values()}
+    entries = content if isinstance(content, list | tuple) else [content]
+    if len(entries) > 1:
+        problems.wrong(
+            (NAME, MODEL_INPUTS, 1), f"expected one entry for the whole model, found {len(entries)}"
+        )
+    for index, entry in enumerate(entries[:1]):
+        path = (NAME, MODEL_INPUTS, index) if entries is content else (NAME, MODEL_INPUTS)
+        if not isinstance(entry, Mapping):
+            problems.wrong(path, f"expected the key 'input_shapes', found {type(entry).__name__}")
+            continue
+        for key, inputs in entry.items():
+            if key not in _SHAPE_KEYS:
+                problems.unknown((*path, key), _SHAPE_KEYS)
+            elif not isinstance(inputs, Mapping):
+                problems.wrong(
+                    (*path, key), f"expected a shape for each input, found {type(inputs).__name__}"
+                )
+            else:
+                for name, value in inputs.items():
+                    _read_input(str(name), value, (*path, key, name), shapes, problems)
+    return {field: by_input for field, by_input in shapes.items() if by_input}
+
+
+def _read_input(
+    name: str,
+    value: Any,
+    path: tuple[str | int, ...],
+    shapes: dict[str, dict[str, Any]],
+    problems: Problems,
+) -> None:
+    if not isinstance(value, Mapping):
+        value = {"opt_shape": value}
+    default = value.get("opt_shape", value.get("min_shape", value.get("max_shape")))
+    for key, dims in {**({} if default is None else {"opt_shape": default}), **value}.items():
+        if key not in _SHAPE_FIELDS:
+            problems.unknown((*path, key), _SHAPE_FIELDS)
+        elif not isinstance(dims, list | tuple) or not all(isinstance(dim, int) for dim in dims):
+            problems.wrong(
+                (*path, key), f"{dims!r:.80} is not a shape: expected a list of integers"
+            )
+        else:
+            shapes[_SHAPE_FIELDS[key]][name] = tuple(None if dim < 0 else dim for dim in dims)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from enginebay.config.section_fields import join_keys, read_section
-from enginebay.config.sections import PartitionSection, PartSection
+from enginebay.config.sections import PartitionSection, PartSection, join_keys, read_section
 from enginebay.partition import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enginebay.config.problems import Problems
-    from enginebay.config.section_fields import KeyPath
+    from enginebay.config.sections import KeyPath
 
 _NAME = "partition_config"
 _PARTS = "partition_cfg"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.config.locations import LocatedDict
-from enginebay.config.options import ExportOptions, Options, VerifyOptions, merge_options
+from enginebay.config.options import ExportOptions, VerifyOptions, merge_options
 from enginebay.config.partition_section import read_cuts
-from enginebay.config.section_fields import read_section
 from enginebay.config.sections import (
     EXTENSION,
     SCHEMA,
@@ -18,7 +17,9 @@ from enginebay.config.sections import (
     CalibSection,
     CodebaseSection,
     IRSection,
+    Section,
     Sections,
+    read_section,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def read_sections(config: Mapping[str, object], problems: Problems) -> Sections:
         backend_config={k: v for k, v in contents.get("backend_config", {}).items() if k != "type"},
         ir=ir,
         export=_read_export(contents, ir, problems),
-        verify=_read_options(VerifyOptions, contents, "verify_config", problems),
+        verify=_read(VerifyOptions, contents, "verify_config", problems),
         calib=_read_calib(contents, problems),
     )
 
@@ -88,7 +89,7 @@ def _backend_name(contents: _Contents, problems: Problems) -> str | None:
 
 
 def _read_ir(contents: _Contents, name: str, problems: Problems) -> IRSection:
-    section = read_section(IRSection, contents.get(name, {}), (name,), problems)
+    section = _read(IRSection, contents, name, problems)
     if name == "ir_config" or name not in contents:
         return section
     if section.type not in (None, "onnx"):
@@ -109,12 +110,10 @@ def _read_export(contents: _Contents, ir: IRSection, problems: Problems) -> Expo
         output_names=ir.output_names or None,
         cuts=read_cuts(contents.get("partition_config", {}), problems),
     )
-    return merge_options(_read_options(ExportOptions, contents, "export_config", problems), others)
+    return merge_options(_read(ExportOptions, contents, "export_config", problems), others)
 
 
-def _read_options(
-    kind: type[Options], contents: _Contents, name: str, problems: Problems
-) -> Options:
+def _read(kind: type[Section], contents: _Contents, name: str, problems: Problems) -> Section:
     return read_section(kind, contents.get(name, {}), (name,), problems)
 
 
@@ -128,14 +127,14 @@ def _list_ineffective(contents: _Contents, name: str, ir: IRSection) -> Iterator
 
 def _check_codebase(contents: _Contents, problems: Problems) -> None:
     name = "codebase_config"
-    read_section(CodebaseSection, contents.get(name, {}), (name,), problems)
+    _read(CodebaseSection, contents, name, problems)
     if name in contents and "type" not in contents[name]:
         problems.wrong((name,), f"'{name}' requires the key 'type'")
 
 
 def _read_calib(contents: _Contents, problems: Problems) -> CalibSection:
     name = "calib_config"
-    section = read_section(CalibSection, contents.get(name, {}), (name,), problems)
+    section = _read(CalibSection, contents, name, problems)
     if section.create_calib:
         problems.notes.append(
             f"{name}.create_calib: pass the data set to deploy with --data (data=…)"

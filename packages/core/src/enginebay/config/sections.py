@@ -1,13 +1,23 @@
-"""The sections of a deploy config, except ``backend_config``, whose keys the backend declares."""
+"""The sections of a deploy config, except ``backend_config``, whose keys the backend declares.
+
+``read_section`` reads a section by its declaration.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from enginebay.config.options import OPTIONS, ExportOptions, VerifyOptions
+from enginebay.params import declared_fields
+
+if TYPE_CHECKING:
+    from enginebay.config.problems import Problems
+
+KeyPath = tuple[str | int, ...]
+Section = TypeVar("Section", bound=msgspec.Struct)
 
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -148,3 +158,39 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     export: ExportOptions = ExportOptions()
     verify: VerifyOptions = VerifyOptions()
     calib: CalibSection = CalibSection()
+
+
+def read_section(
+    kind: type[Section], content: Mapping[str, object], path: KeyPath, problems: Problems
+) -> Section:
+    """Convert one section to a struct; an invalid value is replaced by the field's default.
+
+    Args:
+        kind: The struct class of the section.
+        content: The section's keys and values.
+        path: The keys and indices that lead from the config to the section.
+        problems: Collects the errors.
+    """
+    fields = declared_fields(kind)
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        if key in fields:
+            field = msgspec.structs.replace(fields[key], owner=join_keys(path))
+            with problems.collecting((*path, key)):
+                # None means the default, as in the constructor of params.
+                values[key] = field.default if value is None else field.convert(value)
+        elif kind.__struct_config__.forbid_unknown_fields:
+            owners = [name for name, cls in OPTIONS.items() if key in cls.__struct_fields__]
+            hint = f"write {key} in {owners[0]}" if owners else None
+            problems.unknown((*path, key), fields, hint)
+    return kind(**values)
+
+
+def join_keys(path: KeyPath) -> str:
+    """Join keys and indices with dots.
+
+    Example:
+        >>> join_keys(("partition_config", "partition_cfg", 0, "end"))
+        'partition_config.partition_cfg.0.end'
+    """
+    return ".".join(map(str, path))
