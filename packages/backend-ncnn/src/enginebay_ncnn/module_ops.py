@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from enginebay.authors.files import read_torchscript
-from enginebay.errors import ParamsError, nearest
+from enginebay.errors import ParamsError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,11 +42,10 @@ def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
         matches = [name for name in known if _matches_name(name, text)]
         if not matches:
             others = sorted(name for name in known if not name.startswith(("torch.", "enginebay.")))
-            guess = nearest(text, others)
             raise ParamsError(
                 f"module_ops: unknown module class '{text}'; "
                 f"available: {', '.join(others) or 'only classes of torch'}",
-                hint=f"did you mean '{guess}'?" if guess else None,
+                hint=did_you_mean(text, others),
             )
         classes.update(dict.fromkeys(matches, text))
     return classes

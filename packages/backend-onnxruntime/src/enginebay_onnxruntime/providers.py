@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.errors import ParamsError, nearest
+from enginebay.errors import ParamsError, did_you_mean
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -51,11 +51,10 @@ def _check_provider(provider: str) -> None:
 
     known = get_all_providers()
     if provider not in known:
-        close = nearest(provider, known)
         raise ParamsError(
             f"unknown provider '{provider}'; available in this build of ONNX Runtime: "
             f"{', '.join(available_providers())}",
-            hint=f"did you mean '{close}'?" if close else "remove --providers",
+            hint=did_you_mean(provider, known) or "remove --providers",
         )
 
 

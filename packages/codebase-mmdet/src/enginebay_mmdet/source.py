@@ -16,7 +16,7 @@ from enginebay.authors.sources import (
     measure_norms,
     read_options,
 )
-from enginebay.errors import ModelSourceError, nearest
+from enginebay.errors import ModelSourceError, did_you_mean
 from enginebay_mmdet.library import import_library
 from enginebay_mmdet.model_config import read_config, read_image_size
 from enginebay_mmdet.task import make_task
@@ -168,11 +168,10 @@ def _check_post_processing(section: Iterable[str]) -> None:
     """
     for key in section:
         if key not in _POST_PROCESSING:
-            guess = nearest(key, _POST_PROCESSING)
             raise ModelSourceError(
                 f"codebase_config.post_processing: '{key}' is not a known key; available: "
                 f"{', '.join(_POST_PROCESSING)}",
-                hint=f"did you mean '{guess}'?" if guess else None,
+                hint=did_you_mean(key, _POST_PROCESSING),
             )
     if idle := [key for key in section if not _POST_PROCESSING[key]]:
         _log.warning("codebase_config.post_processing: keys without effect: %s", ", ".join(idle))
@@ -247,8 +246,7 @@ def _make_full_network(network: BaseDetector) -> nn.Module:
 def _check_task(task: str | None) -> None:
     if task in (None, TASK):
         return
-    guess = nearest(str(task), [TASK])
     raise ModelSourceError(
         f"codebase_config.task: '{task}' is not a task of mmdet; available: {TASK}",
-        hint=f"did you mean '{guess}'?" if guess else f"set task='{TASK}', or remove task",
+        hint=did_you_mean(str(task), [TASK]) or f"set task='{TASK}', or remove task",
     )

@@ -13,7 +13,7 @@ from enginebay.authors.sources import (
     measure_norms,
     read_options,
 )
-from enginebay.errors import ModelSourceError, nearest
+from enginebay.errors import ModelSourceError, did_you_mean
 from enginebay_mmpretrain.library import import_library
 from enginebay_mmpretrain.model_config import (
     check_classifier,
@@ -87,8 +87,7 @@ def _build_classifier(
 def _check_task(task: str | None) -> None:
     if task in (None, TASK):
         return
-    guess = nearest(str(task), [TASK])
     raise ModelSourceError(
         f"codebase_config.task: '{task}' is not a task of mmpretrain; available: {TASK}",
-        hint=f"did you mean '{guess}'?" if guess else f"set task='{TASK}', or remove task",
+        hint=did_you_mean(str(task), [TASK]) or f"set task='{TASK}', or remove task",
     )

@@ -17,9 +17,9 @@ from enginebay.errors import (
     EnginebayError,
     MissingDependencyError,
     ModelSourceError,
+    did_you_mean,
     first_line,
     missing_file,
-    nearest,
 )
 
 if TYPE_CHECKING:
@@ -138,11 +138,9 @@ def missing_module(name: str, missing: str, folder: Path | None = None) -> Model
         missing: The missing part: the module, or a package that should contain the module.
         folder: The folder that was searched first; by default the current folder.
     """
-    guess = nearest(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
+    guess = did_you_mean(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
     hint = "run the command in the module's folder, or install the module"
-    return ModelSourceError(
-        f"no module '{missing}'", hint=f"did you mean '{guess}'?" if guess else hint
-    )
+    return ModelSourceError(f"no module '{missing}'", hint=guess or hint)
 
 
 def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSourceError:
@@ -156,9 +154,9 @@ def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSour
     if "(" in name:
         hint = "write a function without arguments that returns the model, and pass its name"
         return ModelSourceError(f"'{source}' contains a call; expected only a name", hint=hint)
-    guess = nearest(name, [other for other in known if not other.startswith("_")])
+    guess = did_you_mean(name, [other for other in known if not other.startswith("_")])
     message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
-    return ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
+    return ModelSourceError(message, hint=guess)
 
 
 def public_names(file: Path) -> list[str]:

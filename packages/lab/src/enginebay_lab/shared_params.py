@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.errors import ParamsError, nearest
+from enginebay.errors import ParamsError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,8 +26,7 @@ def check_shared_param(name: str, backends: Collection[Backend]) -> None:
     """
     known = {field for backend in backends for field in backend.Params.__struct_fields__}
     if name not in known:
-        close = nearest(name, known)
         raise ParamsError(
             f"unknown parameter '{name}' for {', '.join(sorted(b.name for b in backends))}",
-            hint=f"did you mean '{close}'?" if close else None,
+            hint=did_you_mean(name, known),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import UsageError, nearest
+from enginebay.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,9 @@ def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
     if not name:
         return specs[0]
     if name not in known:
-        close = nearest(name, known)
         raise UsageError(
             f"unknown {kind} '{name}' in the task; available: {', '.join(known)}",
-            hint=f"did you mean '{close}'?" if close else None,
+            hint=did_you_mean(name, known),
         )
     return known[name]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.errors import UsageError, nearest
+from enginebay.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,11 +64,10 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
 
 def _unknown_name(name: str, nodes: Mapping[str, str]) -> UsageError:
     kinds = sorted(set(nodes.values()))
-    close = nearest(name, [*kinds, *nodes])
     return UsageError(
         f"the engine computes no node or operator '{name}' in 8 bits; "
         f"operators in 8 bits: {', '.join(kinds) or 'none'} ({len(nodes)} nodes)",
-        hint=f"did you mean '{close}'?" if close else "'enginebay sensitivity' lists the nodes",
+        hint=did_you_mean(name, [*kinds, *nodes]) or "'enginebay sensitivity' lists the nodes",
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from enginebay.config.locations import LocatedDict, Location
-from enginebay.errors import BackendNotFoundError, ConfigError, UsageError, nearest
+from enginebay.errors import BackendNotFoundError, ConfigError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,11 +38,10 @@ class Problems(list[ConfigError]):
         """Add an error about an unknown key; the default hint is the most similar known key."""
         names = sorted(known)
         where = ".".join(map(str, path[:-1])) or self._name
-        guess = nearest(str(path[-1]), names)
         self.wrong(
             path,
             f"'{path[-1]}' is not a key of {where}; available: {', '.join(names)}",
-            hint or (f"did you mean '{guess}'?" if guess else None),
+            hint or did_you_mean(str(path[-1]), names),
         )
 
     @contextmanager

@@ -26,7 +26,7 @@ from enginebay.config.arithmetic import apply_binary, apply_unary
 from enginebay.config.limits import MAX_DEPTH
 from enginebay.config.locations import LocatedDict, Location, error_at
 from enginebay.config.templates import IN_F_STRING, TEMPLATE, Templates
-from enginebay.errors import ConfigError, nearest
+from enginebay.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -183,8 +183,7 @@ class PythonConfig:
                 if scope is self._scopes[0]:
                     self._used.add(node.id)
                 return scope[node.id]
-        guess = nearest(node.id, self._scopes[0])
-        hint = f"did you mean '{guess}'?" if guess else "put the name in quotes if it is a text"
+        hint = did_you_mean(node.id, self._scopes[0]) or "put the name in quotes if it is a text"
         raise error_at(self._location_of(node), f"'{node.id}' is not defined here", hint=hint)
 
     def _read_attribute(self, node: ast.Attribute) -> object:

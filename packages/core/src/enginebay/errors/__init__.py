@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         raise_if_interrupted as raise_if_interrupted,
     )
     from enginebay.errors.text import (
+        did_you_mean as did_you_mean,
         first_line as first_line,
         message_of as message_of,
         nearest as nearest,
@@ -67,7 +68,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "errors.full_disk": "disk_error names_full_disk",
         "errors.hints": "Hint argument",
         "errors.interruption": "forget_interruption interrupt raise_if_interrupted",
-        "errors.text": "first_line message_of nearest one_line",
+        "errors.text": "did_you_mean first_line message_of nearest one_line",
     },
 )
 __all__ += [

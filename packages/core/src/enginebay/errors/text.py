@@ -47,6 +47,17 @@ def one_line(err: BaseException) -> str:
     return f"{name}: {first_line(err)}" if message_of(err).strip() else name
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return the hint that names the most similar known name, or None if none is similar.
+
+    Example:
+        >>> did_you_mean("onxruntime", ["onnxruntime", "ncnn"])
+        "did you mean 'onnxruntime'?"
+    """
+    guess = nearest(name, known)
+    return f"did you mean '{guess}'?" if guess else None
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to ``name``, or None if none is similar.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import InputError, nearest
+from enginebay.errors import InputError, did_you_mean
 from enginebay.tensors import is_torch, numpy_dtype
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class InputCheck:
         missing = [name for name in self._specs if name not in names]
         extra = [name for name in names if name not in self._specs]
         if extra:
-            close = nearest(str(extra[0]), missing or self._specs)
+            close = did_you_mean(str(extra[0]), missing or self._specs)
             raise InputError(
                 f"unknown input '{extra[0]}': the model takes {expected}",
-                hint=f"did you mean '{close}'?" if close else f"leave '{extra[0]}' out",
+                hint=close or f"leave '{extra[0]}' out",
             )
         raise InputError(
             f"input '{missing[0]}' is missing: the model takes {expected}",

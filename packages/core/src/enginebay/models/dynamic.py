@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from enginebay.errors import InputError, nearest
+from enginebay.errors import InputError, did_you_mean
 from enginebay.params import DynamicDim, DynamicShapes, ShapeProfile, inputs_in
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ def normalise(
 def _find_spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
     if name in specs:
         return specs[name]
-    guess = nearest(name, specs)
     message = f"dynamic: unknown input '{name}'; available: {', '.join(specs)}"
-    raise InputError(message, hint=f"did you mean '{guess}'?" if guess else None)
+    raise InputError(message, hint=did_you_mean(name, specs))
 
 
 def _read_axes(spec: TensorSpec, axes: object, name: str) -> dict[int, DynamicDim]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
-from enginebay.errors import ParamsError, nearest
+from enginebay.errors import ParamsError, did_you_mean
 from enginebay.params.fields import Field, declared_fields, read_fields, to_plain
 
 if TYPE_CHECKING:
@@ -200,8 +200,7 @@ def _documentation(owner: type) -> dict[str, str]:
 def _unknown_field(
     owner: str, name: str, fields: Mapping[str, Field], verb: str = "got"
 ) -> ParamsError:
-    guess = nearest(name, fields)
     return ParamsError(
         f"{owner} {verb} {name!r}, which is not one of its fields: {', '.join(fields)}",
-        hint=f"did you mean {guess!r}?" if guess else None,
+        hint=did_you_mean(name, fields),
     )

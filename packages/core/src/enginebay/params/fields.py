@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from enginebay.errors import ParamsError, nearest
+from enginebay.errors import ParamsError, did_you_mean
 from enginebay.params.file_names import FileName
 from enginebay.params.shapes import Shapes, check_shapes, parse_shapes
 
@@ -87,8 +87,7 @@ class Field(msgspec.Struct, frozen=True):
             raise ParamsError(f"{misfit}: {error}", hint=error.hint) from error
         except msgspec.ValidationError as error:
             expected = self._expectation(str(error), value, typed=typed is not None)
-            guess = nearest(str(value), map(str, self.choices))
-            hint = f"did you mean {guess!r}?" if guess else None
+            hint = did_you_mean(str(value), map(str, self.choices))
             raise ParamsError(f"{misfit}: {expected}", hint=hint) from error
         except TypeError as error:
             raise ParamsError(

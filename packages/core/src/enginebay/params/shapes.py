@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from enginebay.errors import ParamsError, nearest
+from enginebay.errors import ParamsError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -268,10 +268,9 @@ def _check_order(name: str, smallest: Dims, usual: Dims, largest: Dims) -> None:
 
 
 def _unknown_name_error(name: str, known: Iterable[str], expected: str) -> ParamsError:
-    guess = nearest(name, known)
     return ParamsError(
         f"{name!r} is not {expected} {_join_names(known)}",
-        hint=f"did you mean {guess!r}?" if guess else None,
+        hint=did_you_mean(name, known),
     )
 
 

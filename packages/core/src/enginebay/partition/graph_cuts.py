@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.errors import UsageError, nearest
+from enginebay.errors import UsageError, did_you_mean
 from enginebay.partition.marking import DOMAIN, OPERATOR
 
 if TYPE_CHECKING:
@@ -87,13 +87,10 @@ def _list_cut_names(mark: str) -> tuple[str, ...]:
 
 def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError:
     names = dict.fromkeys(name for mark in marks for name in _list_cut_names(mark))
-    close = nearest(name, names)
     available = f"its marks are {', '.join(dict.fromkeys(marks))}" if marks else "it has no marks"
     return UsageError(
         f"the graph cannot be cut at {cut.quoted(name)}: {available}",
-        hint=f"did you mean '{close}'?"
-        if close
-        else "mark a tensor in the model: x = enginebay.mark(x, name)",
+        hint=did_you_mean(name, names) or "mark a tensor in the model: x = enginebay.mark(x, name)",
     )
 
 

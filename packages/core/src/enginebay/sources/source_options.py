@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.errors import ModelSourceError, nearest
+from enginebay.errors import ModelSourceError, did_you_mean
 from enginebay.sources.weights import RANDOM_WEIGHTS
 
 if TYPE_CHECKING:
@@ -52,10 +52,9 @@ def read_options(request: ModelRequest) -> Options:
     known = Options.__struct_fields__
     for key in request.codebase_config:
         if key not in known:
-            guess = nearest(key, known)
             raise ModelSourceError(
                 f"codebase_config: unknown key '{key}'; available: {', '.join(known)}",
-                hint=f"did you mean '{guess}'?" if guess else None,
+                hint=did_you_mean(key, known),
             )
     try:
         options = msgspec.convert(dict(request.codebase_config), Options)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from enginebay.errors import InputError, nearest
+from enginebay.errors import InputError, did_you_mean
 from enginebay.tensors.arrays import numpy_dtype
 from enginebay.tensors.spec import TensorSpec
 
@@ -229,8 +229,7 @@ def _parse_shape(name: str, value: str, text: str) -> TensorSpec:
 def _parse_dtype(text: str) -> str:
     if text in _DTYPES:
         return text
-    guess = nearest(text, _DTYPES)
-    raise InputError(f"unknown dtype '{text}'", hint=f"did you mean '{guess}'?" if guess else None)
+    raise InputError(f"unknown dtype '{text}'", hint=did_you_mean(text, _DTYPES))
 
 
 def _read_npy(path: Path) -> NumpyArray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.authors import contributed
 from enginebay.authors.sources import named_object
-from enginebay.errors import EnginebayError, UsageError, check_text, first_line, nearest
+from enginebay.errors import EnginebayError, UsageError, check_text, did_you_mean, first_line
 from enginebay.hooks import MetricRequest
 from enginebay_lab.evaluation.metrics import Cosine, MeanAbsoluteError, TopK
 from enginebay_lab.evaluation.torch_metrics import TorchMetric, find_torch_metric, is_torch_metric
@@ -86,11 +86,10 @@ def _find_metric(metric: object) -> MetricSource:
         return _make_source(metric, build)
     scheme, colon, name = metric.partition(":")
     if not colon:
-        close = nearest(metric, _BUILT_IN)
         raise UsageError(
             f"unknown metric '{metric}'; available: {', '.join(_BUILT_IN)}, file.py:attr, "
             "torchmetrics:NAME, SCHEME:NAME of a plugin",
-            hint=f"did you mean '{close}'?" if close else None,
+            hint=did_you_mean(metric, _BUILT_IN),
         )
     if scheme == "torchmetrics" and name.partition("(")[0].isidentifier():
         return _make_source(metric, find_torch_metric(name))

@@ -13,7 +13,7 @@ from enginebay.errors import (
     BackendUnavailableError,
     ParamsError,
     UsageError,
-    nearest,
+    did_you_mean,
 )
 from enginebay_lab.shared_params import check_shared_param, own_params
 from enginebay_lab.sweeps.cells import Cell
@@ -215,8 +215,7 @@ def _explain_no_match(
         if value in values:
             continue
         known = dict.fromkeys(map(str, values))
-        close = nearest(str(value), known)
-        hint = f"did you mean '{close}'?" if close else None
+        hint = did_you_mean(str(value), known)
         listed = ", ".join(text or "the backend's default" for text in known)
         return f"no cell has the {name} '{value}'; available: {listed or 'none'}", hint
     return "no cell has all of these values", None

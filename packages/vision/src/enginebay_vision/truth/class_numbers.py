@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.errors import InputError, nearest
+from enginebay.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +32,10 @@ def number_classes(
     if not classes or (len(unknown) == len(names) == len(classes)):
         return f"sorted {kind}s", list(range(len(names)))
     if unknown:
-        close = nearest(unknown[0], classes)
         raise InputError(
             f"{description} has a {kind} '{unknown[0]}', which is not one of the task's "
             f"{len(classes)} classes",
-            hint=f"did you mean '{close}'?"
-            if close
-            else f"rename the {kind} to a class of the task",
+            hint=did_you_mean(unknown[0], classes) or f"rename the {kind} to a class of the task",
         )
     for name in names:
         if list(classes).count(name) > 1:
