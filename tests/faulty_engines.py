@@ -94,4 +94,16 @@ FAULTS = {
             self.results.setdefault((place, y.shape), y)[...] = y
         return [y for y in self.results.values()]
 """,
+    "keeps the result of an array by its address": """
+    def execute(self, feed):
+        for x in feed.values():  # kept, so that no other array gets its address
+            self.results.setdefault(x.ctypes.data, (x, [y.copy() for y in self.run(feed)]))
+        return [y.copy() for y in self.results[x.ctypes.data][1]]
+""",
+    "is right in the thread that loaded it": """
+    def execute(self, feed):
+        import threading
+        factor = 1 if threading.current_thread() is threading.main_thread() else 2
+        return [y * factor for y in self.run(feed)]
+""",
 }

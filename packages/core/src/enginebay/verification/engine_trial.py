@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child decodes it by annotation
-from enginebay.errors import (
-    ChildCrashedError,
-    EnginebayError,
-    InferenceError,
-)
-from enginebay.inference import Receipt, coarseness
-from enginebay.tensors import Sample, is_torch, load_samples, save_samples, to_numpy, to_torch
-from enginebay.verification.comparison import compare_outputs
+from enginebay.errors import ChildCrashedError, EnginebayError
+from enginebay.inference import Receipt
+from enginebay.tensors import Sample, load_samples, save_samples
+from enginebay.verification.other_calls import check_other_calls, run_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from enginebay.inference import Wrapper
-    from enginebay.tensors import Array, NumpyArray
+    from enginebay.tensors import NumpyArray
 
     Arrays = Mapping[str, NumpyArray]
 
@@ -99,7 +91,7 @@ def run_in_child(
         results = []
         for inputs, _, kind in recorded:
             if kind != "non_finite":
-                results.append(Sample({}, _run_checked(wrapper, inputs)))
+                results.append(Sample({}, run_checked(wrapper, inputs)))
                 continue
             # If the engine fails, the sample stays without outputs.
             results.append(Sample(inputs, {}))
@@ -107,78 +99,11 @@ def run_in_child(
                 results[-1].outputs.update(wrapper(inputs) if non_finite else {})
         save_samples(output_path, results)
         if recorded:
-            _check_input_forms(wrapper, recorded[0].inputs, results[0].outputs)
+            pairs = zip(recorded, results, strict=True)
+            runs = [
+                run._replace(outputs=found.outputs)
+                for run, found in pairs
+                if run.kind != "non_finite"
+            ]
+            check_other_calls(wrapper, runs)
         return wrapper.receipt
-
-
-def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
-    """Run the engine, and return its outputs as NumPy arrays.
-
-    Raise InferenceError if an output has another type than the inputs (NumPy array or torch
-    tensor), or if the engine has changed an input.
-    """
-    before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
-    outputs = wrapper(inputs)
-    tensors = any(map(is_torch, inputs.values()))
-    for name, value in outputs.items():
-        if not (is_torch(value) if tensors else isinstance(value, np.ndarray | np.generic)):
-            expected = "torch tensor" if tensors else "NumPy array"
-            raise InferenceError(
-                f"{wrapper.receipt.engine} returned the wrong type for '{name}': expected a "
-                f"{expected}, found a {type(value).__name__}",
-                hint=wrapper.fault_hint,
-            )
-    for name, value in inputs.items():
-        if to_numpy(value).tobytes() != before[name]:
-            message = f"{wrapper.receipt.engine} writes into its input '{name}'"
-            raise InferenceError(message, hint=wrapper.fault_hint)
-    return {name: to_numpy(value) for name, value in outputs.items()}
-
-
-def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
-    """Raise InferenceError if strided arrays or torch tensors change the engine's outputs."""
-    # Compared with its own outputs an engine is exact, even in 8 bits.
-    precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
-    for form, values in _other_input_forms(inputs, wrapper.native_device):
-        try:
-            found = _run_checked(wrapper, values)
-        except EnginebayError as err:
-            raise InferenceError(
-                f"with {form}: {err}", hint=err.hint or wrapper.fault_hint
-            ) from err
-        difference = _describe_difference(outputs, found, precision)
-        # An engine whose outputs change from run to run is a matter for the verdict.
-        if difference and not _describe_difference(
-            outputs, _run_checked(wrapper, inputs), precision
-        ):
-            raise InferenceError(
-                f"with {form}, the engine returns different outputs: {difference}",
-                hint=wrapper.fault_hint,
-            )
-
-
-def _other_input_forms(
-    inputs: Arrays, device: str | None
-) -> Iterator[tuple[str, Mapping[str, Array]]]:
-    strided = {name: _make_strided(array) for name, array in inputs.items()}
-    yield "strided, read-only arrays of the same values", strided
-    if device and find_spec("torch"):
-        import torch
-
-        if getattr(torch, device).is_available():
-            tensors = {n: to_torch(a.copy(), torch.device(device)) for n, a in inputs.items()}
-            yield f"torch tensors on {device} of the same values", tensors
-
-
-def _make_strided(array: NumpyArray) -> NumpyArray:
-    """Return a read-only copy with the axes in reverse order in memory, and gaps between values."""
-    # An engine that reads the memory in order, regardless of the strides, gets wrong values.
-    view = np.zeros((*array.shape[::-1], 2), array.dtype)[..., 0].T
-    view[...] = array
-    view.flags.writeable = False
-    return view
-
-
-def _describe_difference(expected: Arrays, found: Arrays, precision: str) -> str:
-    outputs = compare_outputs(expected, found, precision=precision)
-    return next((output.describe() for output in outputs if not output.passed), "")
