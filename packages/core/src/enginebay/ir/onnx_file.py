@@ -9,7 +9,7 @@ from enginebay.environment import require
 from enginebay.errors import ModelSourceError
 from enginebay.ir.external_data import external_files
 from enginebay.ir.file_description import KEY, FileDescription, read_description
-from enginebay.ir.model import IRModel, check_regular
+from enginebay.ir.model import IRModel, check_file
 from enginebay.ir.onnx_outline import read_outline
 from enginebay.tensors import TensorSpec
 
@@ -33,7 +33,7 @@ def read_onnx(path: str | Path) -> IRModel:
     """
     path = Path(path).absolute()
     require("onnx")
-    check_regular(path)
+    check_file(path)
     proto = _parse_file(path)
     _check_complete(proto, path)
     initializers = {tensor.name for tensor in proto.graph.initializer}
@@ -62,18 +62,12 @@ def _parse_file(path: Path) -> onnx.ModelProto:
             return onnx.ModelProto.FromString(read_outline(path))
         except (ValueError, OSError, DecodeError):  # onnx's own reader raises a better error
             return onnx.load(path, load_external_data=False)
-    except FileNotFoundError as err:
-        raise ModelSourceError(f"no file '{path}'") from err
-    except OSError as err:
-        raise ModelSourceError(f"'{path}' cannot be read: {err.strerror}") from err
     except DecodeError as err:
         raise ModelSourceError(f"'{path}' is damaged or not an ONNX model: {err}") from err
 
 
 def _check_complete(proto: onnx.ModelProto, path: Path) -> None:
-    # An empty or truncated file can be a valid protobuf message that lacks fields.
-    if not path.stat().st_size:
-        raise ModelSourceError(f"'{path}' is empty")
+    # A truncated file can be a valid protobuf message that lacks fields.
     missing = [
         part
         for part, is_present in {

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 from zipfile import BadZipFile, ZipFile
 
 from enginebay.errors import ModelSourceError
-from enginebay.ir.model import SUFFIXES, check_regular
+from enginebay.ir.model import SUFFIXES, check_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,17 +31,7 @@ def check_archive(path: Path, kind: IRKind) -> None:
         ModelSourceError: The file is missing, empty, truncated or of another format; the
             message tells this format.
     """
-    check_regular(path)
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            start = stream.read(512)
-    except FileNotFoundError as err:
-        raise ModelSourceError(f"no file '{path}'") from err
-    except OSError as err:
-        raise ModelSourceError(f"'{path}' cannot be read: {err.strerror}") from err
-    if not size:
-        raise ModelSourceError(f"'{path}' is empty")
+    check_file(path)
     try:
         with ZipFile(path) as archive:
             _check_start(archive)
@@ -50,7 +40,7 @@ def check_archive(path: Path, kind: IRKind) -> None:
         raise
     # A wrong bit makes zipfile raise BadZipFile, UnicodeError, NotImplementedError or zlib.error.
     except Exception as err:
-        raise _format_error(path, _describe_non_zip(path, start), kind) from err
+        raise _format_error(path, _describe_non_zip(path), kind) from err
 
 
 def _check_start(archive: ZipFile) -> None:
@@ -97,12 +87,14 @@ def _check_constants(path: Path, members: dict[str, str]) -> None:
             raise ModelSourceError(message, hint=_BUILD_HINT)
 
 
-def _describe_non_zip(path: Path, start: bytes) -> str:
+def _describe_non_zip(path: Path) -> str:
+    with path.open("rb") as stream:
+        start = stream.read(512)
+        if start.startswith(b"\x80"):
+            stream.seek(0)
+            return _describe_pickle(stream)
     if start.startswith(b"PK"):
         return "a damaged archive (truncated?)"
-    if start.startswith(b"\x80"):
-        with path.open("rb") as stream:
-            return _describe_pickle(stream)
     return "a text file" if start.isascii() and b"\0" not in start else "an unknown format"
 
 
