@@ -277,4 +277,4 @@ class Backend(BackendHooks):
         """
         from enginebay.operations.console import run
 
-        run(self, argv)
+        run(self.name, self.parse_args, argv)

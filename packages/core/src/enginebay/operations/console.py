@@ -5,30 +5,26 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
 
-class Converter(Protocol):
-    """Protocol of a backend: the members that its command line tool uses."""
-
-    name: str
-
-    def parse_args(
-        self, parser: ArgumentParser, args: Sequence[str] | None = None
-    ) -> AbstractContextManager[Namespace]:
-        """Yield the parsed arguments; convert the IR file at the end of the ``with`` block."""
-        ...
-
-
-def run(backend: Converter, argv: Sequence[str] | None) -> None:
+def run(
+    name: str,
+    parse_args: Callable[[ArgumentParser, Sequence[str]], AbstractContextManager[object]],
+    argv: Sequence[str] | None,
+) -> None:
     """Convert the IR file that ``argv`` names; None means the arguments of this process.
+
+    Args:
+        name: The backend's name.
+        parse_args: The backend's method, which converts at the end of its ``with`` block.
+        argv: The arguments.
 
     Raises:
         SystemExit: After an error, with the error's exit code; after ``--help``, with 0.
@@ -36,12 +32,12 @@ def run(backend: Converter, argv: Sequence[str] | None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["convert"]:
         del words[0]
-    program = _program() if argv is None else backend.name
+    program = _program() if argv is None else name
     parser = ArgumentParser(
-        prog=f"{program} convert", description=f"Convert an IR file with {backend.name}."
+        prog=f"{program} convert", description=f"Convert an IR file with {name}."
     )
     try:
-        with backend.parse_args(parser, words):
+        with parse_args(parser, words):
             pass
     except EnginebayError as err:
         hint = f"\nhint: {err.hint}" if err.hint else ""
