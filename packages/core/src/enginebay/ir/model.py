@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from enginebay.errors import ModelSourceError
 from enginebay.params import IRKind
 from enginebay.tensors import TensorSpec
 
@@ -55,22 +54,6 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
         if len(digests) == 1:
             return digests[0]
         return hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def check_file(path: Path) -> None:
-    """Raise ModelSourceError unless the path is a file that can be read and is not empty."""
-    # Reading from a pipe or a device may block forever.
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ModelSourceError(f"'{path}': expected a file, found a pipe or a device")
-    try:
-        with path.open("rb") as stream:
-            is_empty = not stream.read(1)
-    except FileNotFoundError as err:
-        raise ModelSourceError(f"no file '{path}'") from err
-    except OSError as err:
-        raise ModelSourceError(f"'{path}' cannot be read: {err.strerror}") from err
-    if is_empty:
-        raise ModelSourceError(f"'{path}' is empty")
 
 
 def _hash_file(file: Path) -> str:

@@ -9,7 +9,8 @@ from enginebay.environment import require
 from enginebay.errors import ModelSourceError
 from enginebay.ir.external_data import external_files
 from enginebay.ir.file_description import KEY, FileDescription, read_description
-from enginebay.ir.model import IRModel, check_file
+from enginebay.ir.model import IRModel
+from enginebay.ir.model_file import check_file
 from enginebay.ir.onnx_outline import read_outline
 from enginebay.tensors import TensorSpec
 

@@ -7,7 +7,8 @@ from typing import IO, TYPE_CHECKING
 from zipfile import BadZipFile, ZipFile
 
 from enginebay.errors import ModelSourceError
-from enginebay.ir.model import SUFFIXES, check_file
+from enginebay.ir.model import SUFFIXES
+from enginebay.ir.model_file import check_file
 
 if TYPE_CHECKING:
     from pathlib import Path
