@@ -65,7 +65,7 @@ KNOWN = VerifiedRange(
             {"x": np.float32([[np.nan, 8]])},
             ("'x' has NaN or infinity, verified: x in -9..8",),
         ),
-        ({"ids": np.array([[20, 20]])}, ("'ids' has only 20, verified: ids below 20 of 50",)),
+        ({"ids": np.array([[20, 20]])}, ("'ids' has the value 20, verified: ids below 20 of 50",)),
         (
             {"ids": np.array([[-1, 3]])},
             ("'ids' has values in -1..3, verified: ids below 20 of 50",),

@@ -14,13 +14,14 @@ from enginebay.artifact.file_checks import REBUILD_HINT, check_file, check_paths
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
+from enginebay.verdict import has_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay.hooks import Task
     from enginebay.tensors import Sample, TensorSpec
-    from enginebay.verdict import Verdict
+    from enginebay.verdict import Verdict, VerifiedRange
 
 #: The file with the inputs and outputs that an artifact was verified with.
 SAMPLES_FILE = "samples.npz"
@@ -64,6 +65,14 @@ class Artifact(msgspec.Struct, frozen=True):
         """The verdict in the manifest; ``unverified`` if the manifest has none."""
         verification = self.manifest.verification
         return "unverified" if verification is None else verification.verdict
+
+    @property
+    def verified_range(self) -> VerifiedRange | None:
+        """The values and sizes of the inputs behind the verdict; None if nothing was compared."""
+        verification = self.manifest.verification
+        if verification is None or not verification.outputs or verification.basis is None:
+            return None
+        return verification.basis.range
 
     @property
     def task(self) -> Task | None:
@@ -250,6 +259,7 @@ def _open_directory(path: Path) -> Artifact:
     manifest = manifests.read_manifest(where)
     check_paths(manifest.files, where)
     _check_model_files(manifest, where)
+    _check_ranges(manifest, where)
     root = path.resolve()
     # A path that is not UTF-8 cannot be passed to a child process.
     check_text(str(root))
@@ -276,6 +286,25 @@ def _check_model_files(manifest: Manifest, where: Path) -> None:
     for name in names:
         if name not in listed:
             raise ArtifactError(f'"{where}" lists the model file "{name}" without a digest')
+
+
+def _check_ranges(manifest: Manifest, where: Path) -> None:
+    """Raise ArtifactError if a range was edited by hand into one that nothing can have measured."""
+    verdicts = {"verification": manifest.verification} | {
+        f"runs[{number}].verification": run.verification for number, run in enumerate(manifest.runs)
+    }
+    ranks = {spec.name: None if spec.dims is None else len(spec.dims) for spec in manifest.inputs}
+    faults = [
+        (f"sizes.{name}.{axis}", f"expected 0 <= low <= high of an axis, found {low} and {high}")
+        for name, axes in manifest.sizes.items()
+        for axis, (low, high) in axes.items()
+        if not (0 <= low <= (low if high is None else high) and has_axis(ranks, name, axis))
+    ]
+    for place, verification in verdicts.items():
+        if verification and verification.basis and (known := verification.basis.range):
+            faults += [(f"{place}.basis.range.{k}", fault) for k, fault in known.find_faults(ranks)]
+    for key, fault in faults:
+        raise ArtifactError(f'"{where}": {key}: {fault}', hint=REBUILD_HINT)
 
 
 def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = "") -> None:

@@ -43,6 +43,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     add_artifact(parser)
     add_item_arguments(parser)
     parser.add_argument(
+        "--within",
+        choices=("warn", "raise"),
+        help="warn or fail if an input lies beyond the range that was verified",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="FILE.npz", help="write the outputs to this file"
     )
 
@@ -62,7 +67,8 @@ def run(args: Namespace) -> int:
         check_weights(artifact)
     arrays = parse_inputs(args.inputs)
     items = ItemRun(artifact, args.images, arrays, args.draw) if args.images else None
-    with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
+    options = {"device": args.device, "strict": args.strict, "within": args.within}
+    with stdout_on_stderr(), load(artifact, **options) as wrapper:
         start = time.perf_counter()
         results = list(items.run(wrapper)) if items else []
         if results:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _A = TypeVar("_A", bound="Array")
 _T = TypeVar("_T")
 
-#: Replaces the specs of a closed wrapper. No input matches it, so that every call leaves the fast
-#: path, and the check on the other path raises the error.
+#: Replaces the specs of a closed or watched wrapper. No input matches it, so that every call leaves
+#: the fast path, and the other path checks the wrapper's state and its inputs.
 _NO_INPUT_FITS = (("", np.dtype(bool), None),)
 
 
@@ -74,6 +74,7 @@ class Wrapper(ABC):
         self.__exact = self.__input_check.exact
         self.__lock = None if self.concurrent else threading.Lock()
         self.__counter: Counter | None = None
+        self.__watch: Callable[[Mapping[str, Any]], None] | None = None
         self.__find_task: Callable[[], Any] = lambda: None
         self.__closed = False
         self.__inherited = False
@@ -218,6 +219,11 @@ class Wrapper(ABC):
         """Refuse inputs beyond these sizes of dynamic dimensions; core calls this after loading."""
         self.__input_check.limits = limits
 
+    def watch_inputs(self, watch: Callable[[Mapping[str, Array]], None]) -> None:
+        """Call a function with the checked inputs of each call; core calls this after loading."""
+        self.__watch = watch
+        self.__exact = _NO_INPUT_FITS  # every call leaves the fast path, which stays as it is
+
     def __convert_and_run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         self.__check_usable()
         self.__input_check.check_names(inputs)
@@ -225,9 +231,13 @@ class Wrapper(ABC):
         if device is not None and device.type == self.native_device:
             tensors = {name: to_device(inputs[name], device) for name in self.input_names}
             self.__input_check.check(tensors, torch=True)
+            if self.__watch is not None:
+                self.__watch(tensors)
             return self.__name_outputs(self.__run_engine(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
         self.__input_check.check(feed, torch=device is not None)
+        if self.__watch is not None:
+            self.__watch(feed)
         outputs = self.__name_outputs(self.__run_engine(self.execute, feed))
         if device is None:
             return outputs

@@ -66,7 +66,8 @@ def convert_engine(
     )
     built_for = backend.built_for(request.params)
     # Without its model, an IR has only the shapes in the parameters.
-    sizes = size_limits(request.shapes or request.params.shape_profiles())
+    limits = size_limits(request.shapes or request.params.shape_profiles())
+    sizes = {spec.name: limits[spec.name] for spec in request.ir.inputs if spec.name in limits}
     engine = ConvertedEngine(backend, request.params, request.ir, (), built_for, sizes=sizes)
     with _limit_time(timeout):
         if cut:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from enginebay.artifact import load_request, use_artifact
+from enginebay.errors import InputError, UsageError
+from enginebay.verdict import VerdictWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from enginebay.artifact import Artifact
     from enginebay.inference import Wrapper
+    from enginebay.tensors import Array
 
 
 def load(
@@ -20,6 +25,7 @@ def load(
     device: str | None = None,
     strict: bool = False,
     isolated: bool = False,
+    within: Literal["warn", "raise"] | None = None,
 ) -> Wrapper:
     """Load an artifact for inference, without torch.
 
@@ -31,6 +37,10 @@ def load(
         isolated: Run the engine in a child process. If the engine crashes, a wrapper's call raises
             :class:`~enginebay.errors.ChildCrashedError`, and this process continues. Each call
             copies its inputs and outputs, and tensors on a GPU are copied through the host.
+        within: Compare the inputs of each call with the range of values and sizes that the artifact
+            was verified with: ``"warn"`` emits a :class:`~enginebay.VerdictWarning` that names what
+            lies beyond it, ``"raise"`` an :class:`~enginebay.errors.InputError`. By default nothing
+            is compared.
 
     Returns:
         The wrapper of the engine, ``wrapper({"x": x}) -> {"y": y}``. Close it, or use it in a
@@ -42,9 +52,11 @@ def load(
         BackendUnavailableError: The artifact's backend cannot be used on this machine.
         FallbackError: The engine does not run on the requested device, or ``strict`` is set and
             the engine falls back.
+        UsageError: ``within`` is set, and the artifact records no range.
     """
 
     def load_opened(opened: Artifact) -> Wrapper:
+        watch = None if within is None else _watch_range(opened, within)
         request = load_request(opened, device=device, strict=strict)
         if isolated:
             from enginebay.artifact import IsolatedWrapper
@@ -54,7 +66,31 @@ def load(
             wrapper = request.load()
         # Read at the first use, since the task's plugin may be missing and not be needed.
         wrapper.set_task(cache(lambda: opened.task))
+        if watch is not None:
+            wrapper.watch_inputs(watch)
         return wrapper
 
     # An engine that reads files of two artifacts raises errors that mislead.
     return use_artifact(artifact, load_opened)
+
+
+def _watch_range(opened: Artifact, within: str) -> Callable[[Mapping[str, Array]], None]:
+    """Return a function that warns or raises if inputs lie beyond what was verified."""
+    if within not in ("warn", "raise"):
+        raise UsageError(f"invalid argument within={within!r}: expected 'warn' or 'raise'")
+    known = opened.verified_range
+    if known is None:
+        raise UsageError(
+            f"'{opened.path}' records no range of inputs to compare a call with",
+            hint="deploy the model again, or load the artifact without 'within'",
+        )
+
+    def watch(inputs: Mapping[str, Array]) -> None:
+        if not (beyond := known.find_beyond(inputs)):
+            return
+        text = f"the inputs lie beyond what was verified: {'; '.join(beyond)}"
+        if within == "raise":
+            raise InputError(text, hint="deploy again with --data or an example of this range")
+        warnings.warn(text, VerdictWarning, stacklevel=4)  # the line of the call
+
+    return watch

@@ -15,7 +15,7 @@ from enginebay.verdict.matching import (
     Matching,
 )
 from enginebay.verdict.verification import PROBES, Basis, Verdict, VerdictWarning, Verification
-from enginebay.verdict.verified_range import InputRange, SizeRange, VerifiedRange
+from enginebay.verdict.verified_range import InputRange, SizeRange, VerifiedRange, has_axis
 
 __all__ = [
     "EXAMPLE",
@@ -36,4 +36,5 @@ __all__ = [
     "VerdictWarning",
     "Verification",
     "VerifiedRange",
+    "has_axis",
 ]

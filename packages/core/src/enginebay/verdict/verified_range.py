@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from enginebay.tensors import Array, NumpyArray
@@ -88,7 +88,11 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
         elif low is None or high is None:
             return ""
         elif low < self.low - slack or high > self.high + slack:
-            fault = f"values in {_text(low)}..{_text(high)}" if low < high else f"only {_text(low)}"
+            fault = (
+                f"values in {_text(low)}..{_text(high)}"
+                if low < high
+                else f"the value {_text(low)}"
+            )
         elif self.filled is not None:
             shares = _measure_shares(array)
             if shares[0] < self.filled[0]:
@@ -173,6 +177,44 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
             if name in inputs and (text := known.find_beyond(name, inputs[name])):
                 texts.append(text)
         return tuple(texts)
+
+    def find_faults(self, ranks: Mapping[str, int | None]) -> Iterator[tuple[str, str]]:
+        """Yield the key and the fault of each value that no measurement can have written.
+
+        Args:
+            ranks: Input name → number of dimensions of the artifact's inputs; None if unknown.
+        """
+        for name in ranks:
+            if name not in self.inputs:
+                yield "inputs", f"the range of input '{name}' is missing"
+        for name, found in self.inputs.items():
+            if name not in ranks:
+                yield f"inputs.{name}", f"the model takes {', '.join(ranks) or 'no input'}"
+            low, high = found.low, found.high
+            if low != high and (low is None or high is None or low > high):
+                yield f"inputs.{name}", f"expected low <= high, found {low} and {high}"
+            if found.rows is not None and found.rows < 1:
+                yield f"inputs.{name}.rows", f"expected 1 or more, found {found.rows}"
+            if found.filled and not 0 <= found.filled[0] <= found.filled[1] <= 1:
+                yield (
+                    f"inputs.{name}.filled",
+                    f"expected 0 <= low <= high <= 1, found {[*found.filled]}",
+                )
+        for name, size in self.sizes.items():
+            if not 0 <= size.low <= size.high:
+                yield (
+                    f"sizes.{name}",
+                    f"expected 0 <= low <= high, found {size.low} and {size.high}",
+                )
+            for at, axis in size.axes:
+                if not has_axis(ranks, at, axis):
+                    yield f"sizes.{name}.axes", f"the model has no axis {axis} of an input '{at}'"
+
+
+def has_axis(ranks: Mapping[str, int | None], name: str, axis: int) -> bool:
+    """Return True if an input may have an axis; ``ranks`` is as in :meth:`find_faults`."""
+    rank = ranks.get(name, 0)
+    return axis >= 0 and (rank is None or axis < rank)
 
 
 def _text(number: Number) -> str:
