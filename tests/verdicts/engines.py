@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from enginebay_testing import temporary_backend
-from tests.faulty_engines import FAULTS, RIGHT, SOURCE
+from tests.faulty_engines import FAULTS, HIDDEN_FAULTS, RIGHT, SOURCE
 
 from .models import Case, Function
 from .trial import verdict_of_model
@@ -28,8 +28,17 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def cases() -> Iterator[tuple[str, str, Case]]:
     """Yield each fault for each operation: its name, the method, and the model."""
+    return _faulty(FAULTS)
+
+
+def hidden_cases() -> Iterator[tuple[str, str, Case]]:
+    """Yield each fault that other calls, threads, wrappers or loadings show, as ``cases``."""
+    return _faulty(HIDDEN_FAULTS)
+
+
+def _faulty(faults: dict[str, str]) -> Iterator[tuple[str, str, Case]]:
     example = torch.arange(12.0).reshape(3, 4)
-    for (fault, method), (name, operation) in itertools.product(FAULTS.items(), OPERATIONS.items()):
+    for (fault, method), (name, operation) in itertools.product(faults.items(), OPERATIONS.items()):
         yield f"{name}, on an engine that {fault}", method, Case(Function(operation), example)
 
 

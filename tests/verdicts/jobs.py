@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import time
 from contextlib import ExitStack
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.fork_server import fork_server
 from tests.quick_torch import quicken_torch
 
-from .engines import cases, right_cases, verdict_of_engine
+from .engines import cases, hidden_cases, right_cases, verdict_of_engine
 from .holders import UNREAD, USES, keepers
 from .kinds import plants, right_models
 from .models import MODELS
 from .rewriters import pairs
+from .right import right_cases_of_kinds
 from .trial import verdict_of_model, verdict_of_plant, verdict_of_rewriter
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from .models import Case
 
 BACKEND = "onnxruntime"
+#: The wrong models that are verified, and the right models that are not.
+KNOWN = Path(__file__).parent / "known.json"
 
 
 class Job(NamedTuple):
@@ -39,6 +45,11 @@ class Job(NamedTuple):
     is_right: bool
     verdict: Callable[[], str]
 
+    @property
+    def title(self) -> str:
+        """The kind and the name, which no other job has."""
+        return f"{self.kind}: {self.name}"
+
 
 def _jobs() -> Iterator[Job]:
     for name, case in MODELS.items():
@@ -52,11 +63,17 @@ def _jobs() -> Iterator[Job]:
             yield Job("state", name, is_right, partial(_verdict_of_new, build))
     for is_right, made in ((False, plants()), (True, right_models())):
         for plant in made:
-            name = ": ".join(filter(None, (plant.operation, plant.name)))
-            yield Job(plant.kind, name, is_right, _of(verdict_of_plant, plant))
-    for is_right, engines in ((False, cases()), (True, right_cases())):
+            name = plant.title.removeprefix(f"{plant.kind}: ")
+            yield Job(plant.kind, name, is_right, partial(verdict_of_plant, plant))
+    for kind, name, build in right_cases_of_kinds():
+        yield Job(kind, name, True, partial(_verdict_of_new, build))
+    for kind, is_right, engines in (
+        ("engines", False, cases()),
+        ("engines", True, right_cases()),
+        ("engines honest while verified", False, hidden_cases()),
+    ):
         for name, method, case in engines:
-            yield Job("engines", name, is_right, partial(verdict_of_engine, method, case))
+            yield Job(kind, name, is_right, partial(verdict_of_engine, method, case))
 
 
 def _of(verdict: Callable[..., str], case: object) -> Callable[[], str]:
@@ -73,6 +90,12 @@ def all_jobs() -> list[Job]:
     return list(_jobs())
 
 
+def known() -> dict[str, str]:
+    """Return the verdict by the title of each job whose wrong verdict is known."""
+    verdicts: dict[str, str] = json.loads(KNOWN.read_text("utf-8"))
+    return verdicts
+
+
 _stack = ExitStack()
 
 
@@ -85,6 +108,7 @@ def prepare() -> None:
     quicken_torch()
 
 
-def verdict_of_job(number: int) -> str:
-    """Return the verdict on the job with this index in :func:`all_jobs`."""
-    return all_jobs()[number].verdict()
+def timed_verdict_of_job(number: int) -> tuple[str, float]:
+    """Return the verdict on the job with this index in :func:`all_jobs`, and its seconds."""
+    start = time.perf_counter()
+    return all_jobs()[number].verdict(), time.perf_counter() - start

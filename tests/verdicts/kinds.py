@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .decisions import choices, labels, sides, suppression
 from .inputs import biases, masks, numbers
-from .outputs import exact, int8, narrow, ranks
+from .outputs import exact, int8, int8_batches, narrow, ranks
+from .paddings import ids, paddings
 from .plant import Plant
-from .sizes import pasts, sizes
+from .rows import rows, together
+from .sizes import between, multiples, pasts, sizes
+from .values import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +23,15 @@ if TYPE_CHECKING:
 
 def plants() -> Iterator[Plant]:
     """Yield every plant that is wrong."""
-    makers = (masks, numbers, biases, sizes, pasts, narrow, exact, ranks, int8)
+    makers = (masks, numbers, biases, sizes, pasts, narrow, exact, ranks, int8, *GAPS)
     yield from (plant for make in makers for plant in make() if plant.is_wrong())
+
+
+#: Makers of plants that are wrong for inputs, sizes or decisions unlike the example's.
+GAPS = (
+    *(rows, together, choices, labels, sides, suppression, int8_batches, paddings),
+    *(between, multiples, ids, values),
+)
 
 
 def right_models() -> Iterator[Plant]:

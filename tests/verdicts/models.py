@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +14,19 @@ if TYPE_CHECKING:
 
 
 class Function(nn.Module):
-    """A function of one input, or of two, as a model."""
+    """A function of one, two or three inputs as a model."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, x: Tensor, other: Tensor | None = None) -> Any:
-        return self.function(x) if other is None else self.function(x, other)
+    def forward(self, x: Tensor, other: Any = None, third: Any = None) -> Any:
+        return call(self.function, *(each for each in (x, other, third) if each is not None))
+
+
+def call(function: Callable[..., Any], *inputs: Tensor) -> Any:
+    """Call the function of a :class:`Function`: the target of wrong rewriters."""
+    return function(*inputs)
 
 
 class Cached(nn.Module):
@@ -49,10 +54,11 @@ def in_numpy(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its example."""
+    """A model with its example, and more arguments of ``deploy``."""
 
     model: nn.Module
-    example: Tensor
+    example: Any
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 _BRANCHES: dict[str, Callable[[Tensor], Tensor]] = {

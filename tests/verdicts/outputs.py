@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from .plant import HOLES, OTHER_X, Plant, X, normal
+from .plant import ENGINES, HOLES, OTHER_X, Plant, X, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,3 +148,37 @@ def _classes(offset: float, use: str, lose: Mistake) -> Model:
         return (torch.softmax(found, -1) if use == "softmax" else found) + offset
 
     return model
+
+
+#: Mistakes that a batch of one does not show.
+BATCH_MISTAKES: dict[str, Mistake] = {
+    "the first row's": lambda f: f[:1] * torch.ones_like(f),
+    "the last row's": lambda f: f[-1:] * torch.ones_like(f),
+    "the row's before": lambda f: torch.cat([f[-1:], f[:-1]]),
+    "the rows' mean": lambda f: f.mean(0, keepdim=True) * torch.ones_like(f),
+}
+KERNEL = normal(6, 12, 3, seed=7)
+IN_8_BITS: dict[str, Model] = {
+    "logits": lambda x: x.mean(-1) @ WEIGHT,
+    "convolution": lambda x: functional.conv1d(x, KERNEL).relu(),
+    "softmax": lambda x: torch.softmax(x.amax(-1) @ WEIGHT, -1),
+    "two layers": lambda x: functional.conv1d(x, KERNEL).relu().mean(-1) @ WEIGHT[:6],
+}
+
+
+def int8_batches() -> Iterator[Plant]:
+    """Plants that are wrong for other batches than the example's and the data's, in 8 bits."""
+    for (use, right), (name, lose) in itertools.product(IN_8_BITS.items(), BATCH_MISTAKES.items()):
+        for engine in ENGINES if use == "logits" else ENGINES[:1]:
+            yield Plant(
+                *("8 bits of an open batch", f"{use}, {engine}", name),
+                right,
+                lambda x, right=right, lose=lose: lose(right(x)),
+                *((normal(1, 12, 5),), (normal(4, 12, 5, seed=1),)),
+                {
+                    "precision": "int8",
+                    "data": [(x,) for x in normal(32, 1, 12, 5, seed=5)],
+                    "dynamic": {"x": {0: ("batch", 1, 8)}},
+                },
+                *(True, r"\bbatch\b.*(beyond|only|up to|not compared|example's size)", engine),
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -126,12 +126,3 @@ def pairs() -> Iterator[Pair]:
 
 def _same(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and torch.allclose(left, right, 1e-3, 1e-3, equal_nan=True)
-
-
-def current(*inputs: Tensor) -> Any:
-    """Call the operation of the current pair; the rewriter's target."""
-    return CURRENT[0](*inputs)
-
-
-#: The operation of the current pair.
-CURRENT: list[Callable[..., Any]] = [torch.relu]

@@ -6,11 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn import functional
 
-from .plant import Plant, X, normal
+from .plant import ENGINES, Plant, X, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from torch import Tensor
 
     from .plant import Model
 
@@ -84,4 +87,88 @@ def pasts() -> Iterator[Plant]:
             (X, normal(2, 4, 4)),
             (X, normal(2, 12, 4) if "most" in name else normal(2, 0, 4)),
             {"dynamic": {"other": {1: ("past", 0, 16)}}},
+        )
+
+
+# -- sizes between others --------------------------------------------------------------------------
+
+#: What a sentence must match to tell of sizes that were not compared.
+TOLD = r"\b(height|width)\b.*\b(multiples?|equal|even|only|beyond|between|not compared)\b"
+
+
+def _is(size: Any, other: Any) -> Any:
+    """1 if two sizes are equal, otherwise 0, in the arithmetic that a graph has for sizes."""
+    return 1 - (1 + abs(size - other) - abs(1 - abs(size - other))) / 2
+
+
+#: 1 for the sizes at which a mistake is made, otherwise 0.
+WHERE: dict[str, Callable[[Any, Any], Any]] = {
+    "at the channels' size": lambda h, w: _is(h, 6),
+    "at even sizes": lambda h, w: 1 - (h - h // 2 * 2),
+    "at multiples of eight": lambda h, w: _is(h // 8 * 8, h),
+    "where both are equal": _is,
+    "at twice the other": lambda h, w: _is(h, 2 * w),
+    "at 16": lambda h, w: _is(h, 16),
+    "at 1": lambda h, w: _is(h, 1),
+}
+#: Sizes at which each is made.
+SHOWN_AT = ((6, 9), (10, 9), (24, 9), (12, 12), (22, 11), (16, 9), (1, 9))
+KERNEL = normal(4, 6, 3, 3, seed=6) / 6
+BETWEEN: dict[str, Model] = {
+    "row means": lambda x: x.mean(-1),
+    "grid": lambda x: x + torch.arange(x.shape[-2])[:, None] / 9,
+    "convolution": lambda x: functional.conv2d(x, KERNEL, padding=1),
+    "attention": lambda x: torch.softmax(x.flatten(2).mT @ x.flatten(2) / 9, -1).amax(-1),
+}
+
+
+def between() -> Iterator[Plant]:
+    """Plants that are wrong at some sizes between the smallest and the largest."""
+    options = {"dynamic": {"x": {2: ("height", 1, 32), 3: ("width", 2, 32)}}}
+    for (use, right), ((name, where), shape) in itertools.product(
+        BETWEEN.items(), zip(WHERE.items(), SHOWN_AT, strict=True)
+    ):
+        for engine in ENGINES if use == "row means" else ENGINES[:1]:
+            yield Plant(
+                *("sizes between others", f"{use}, {engine}", name),
+                *(right, _sometimes(right, where)),
+                *((normal(1, 6, 7, 9),), (normal(1, 6, *shape),)),
+                *(options, True, TOLD, engine),
+            )
+
+
+def _sometimes(right: Model, where: Mistake) -> Model:
+    """The right model, which takes its channels in reverse at some sizes."""
+
+    def wrong(x: Tensor) -> Tensor:
+        share = where(x.shape[2], x.shape[3])
+        return right(x) * (1 - share) + right(x.flip(1) + 0.5) * share
+
+    return wrong
+
+
+STRIDE = 32
+STRIDED: dict[str, Model] = {
+    "means of patches": lambda x: x.unflatten(-1, (-1, STRIDE)).mean(-1),
+    "the largest of patches": lambda x: x.unflatten(-1, (-1, STRIDE)).amax((-1, 2)),
+    "patches in turn": lambda x: x.unflatten(-1, (-1, STRIDE)).mT.flatten(-2) + x,
+}
+STRIDED_WHERE: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "at 96": (lambda w: _is(w, 96), 96),
+    "at odd multiples": (lambda w: 1 - _is(w // 64 * 64, w), 96),
+    "beyond the example": (lambda w: 1 - _is((w + 64 - abs(w - 64)) / 2, w), 128),
+    "below the example": (lambda w: _is(w, 32), 32),
+}
+
+
+def multiples() -> Iterator[Plant]:
+    """Plants of models that take multiples of 32, wrong at some of them."""
+    options = {"dynamic": {"x": {3: ("width", 32, 256)}}}
+    for (use, right), (name, (where, size)) in itertools.product(
+        STRIDED.items(), STRIDED_WHERE.items()
+    ):
+        yield Plant(
+            *("multiples of 32", use, name),
+            *(right, _sometimes(right, lambda h, w, where=where: where(w))),
+            *((normal(1, 2, 2, 64),), (normal(1, 2, 2, size),), options, True, TOLD),
         )

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import random
+import threading
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+import enginebay as eb
+from enginebay_testing import temporary_backend
+from tests.faulty_engines import HIDDEN_FAULTS, RIGHT, SOURCE
+
 from .engines import FAULTS, cases, verdict_of_engine
 from .holders import USES, keepers
+from .jobs import all_jobs, known
 from .kinds import plants
 from .models import MODELS
 from .rewriters import pairs
 from .trial import verdict_of_model, verdict_of_plant, verdict_of_rewriter
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 _SLICE = random.Random(1).sample([pair for pair in pairs() if pair.hidden], 8)
-#: The last plant of each kind.
-_PLANTS = list({plant.kind: plant for plant in plants()}.values())
+#: The last plant of each kind that is not known to be verified.
+_PLANTS = list({plant.kind: plant for plant in plants() if plant.title not in known()}.values())
+#: A right model of each kind.
+_RIGHT = {job.kind: job for job in all_jobs() if job.is_right and job.title not in known()}
 _FAULTS = list(cases())[:: len(list(cases())) // len(FAULTS)]
 
 
@@ -38,7 +51,73 @@ def test_rewriter_right_only_for_the_example_is_not_verified(pair) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("plant", _PLANTS, ids=lambda plant: plant.kind)
 def test_error_hidden_by_the_example_is_not_verified(plant) -> None:
-    assert verdict_of_plant(plant, "onnxruntime") in ("mismatched", "unverified")
+    assert verdict_of_plant(plant) in ("mismatched", "unverified", "refused", "told")
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("kind", list(_RIGHT))
+def test_right_model_is_verified(kind: str) -> None:
+    assert _RIGHT[kind].verdict() == "verified"
+
+
+def test_known_verdicts_are_those_of_jobs() -> None:
+    assert known().keys() <= {job.title for job in all_jobs()}
+
+
+def _use(folder: Path) -> Iterator[bool]:
+    """Yield whether the results are right, in each way in which users call an engine."""
+    x = torch.arange(12.0).reshape(3, 4).numpy()
+    paths = [folder / "one" / "model", folder / "two" / "model"]
+    for path, factor in zip(paths, (2, 3), strict=True):
+        eb.deploy(_Times(factor), torch.from_numpy(x), backend="faulty", work_dir=path, **LAX)
+    with eb.load(paths[0]) as first:
+        yield (first({"x": 0 * x})["output"] == 0).all()
+        filled = x.copy()
+        for value in (1, 2):
+            filled[...] = value
+            yield (first({"x": filled})["output"] == 2 * value).all()
+        for _ in range(2):
+            yield (first({"x": x})["output"] == 2 * x).all()
+        kept = first({"x": x})["output"]
+        with eb.load(paths[1]) as second:
+            yield (second({"x": x})["output"] == 3 * x).all()
+            yield (kept == 2 * x).all()
+            yield (first({"x": x})["output"] == 2 * x).all()
+        found = []
+        thread = threading.Thread(target=lambda: found.append(first({"x": x})["output"]))
+        thread.start()
+        thread.join()
+        yield (found[0] == 2 * x).all()
+    model = _Times(5)
+    eb.deploy(
+        *(model, torch.from_numpy(x)), backend="faulty", work_dir=paths[0], overwrite=True, **LAX
+    )
+    with eb.load(paths[0]) as replaced:
+        yield (replaced({"x": x})["output"] == 5 * x).all()
+
+
+class _Times(torch.nn.Module):
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+#: Deploys an engine with a fault, so that it can be used.
+LAX = {
+    "export": {"exporter": "torchscript"},
+    "verify": {"probes": 0, "allow_mismatch": True, "allow_unverified": True},
+}
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("fault", [*HIDDEN_FAULTS, ""])
+def test_each_hidden_fault_shows_in_use(fault: str, tmp_path: Path) -> None:
+    method = HIDDEN_FAULTS[fault] if fault else RIGHT
+    with temporary_backend("faulty", SOURCE.format(method=method)):
+        assert all(_use(tmp_path)) is not bool(fault)
 
 
 @pytest.mark.one_in(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,54 +10,79 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 
-from . import rewriters
-from .models import Function
+from . import models
+from .models import Case, Function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from torch import nn
-
-    from .kinds import Plant
-    from .models import Case
+    from .plant import Plant
     from .rewriters import Pair
 
 
 def verdict_of_model(case: Case, backend: str) -> str:
     """Return the verdict on a model; ``refused`` if an exporter refuses it."""
-    return _verdict(case.model, case.example, {"backend": backend})
+    result = _deploy(case, {"backend": backend, **case.options})
+    return result if isinstance(result, str) else result.verdict
 
 
 def verdict_of_rewriter(pair: Pair, backend: str) -> str:
     """Return the verdict on a right model that a wrong rewriter changed."""
-    return _planted(pair.right, pair.wrong, pair.example, {"backend": backend})
+    return verdict_of_model(_planted(pair.right, pair.wrong, pair.example, {}), backend)
 
 
-def verdict_of_plant(plant: Plant, backend: str) -> str:
-    """Return the verdict on a plant, or on its right model if nothing is planted."""
-    return _planted(plant.right, plant.wrong, plant.example, {"backend": backend, **plant.options})
+def verdict_of_plant(plant: Plant) -> str:
+    """Return the verdict on a plant, or on its right model if nothing is planted.
+
+    A verdict is ``told`` if it is ``verified`` and one of its sentences names what is wrong.
+    """
+    case = _planted(plant.right, plant.wrong, plant.example, plant.options)
+    result = _deploy(case, {"backend": plant.backend, **case.options})
+    if isinstance(result, str):
+        return result
+    is_told = plant.told and any(
+        re.search(plant.told, text) for text in _limits(plant, result.verification)
+    )
+    return "told" if is_told and plant.name else result.verdict
+
+
+def _limits(plant: Plant, verification: eb.Verification) -> Iterator[str]:
+    """Yield what a verdict says it has not seen, also of the inputs that show the error."""
+    yield from verification.warnings
+    if (basis := verification.basis) is None:
+        return
+    yield from basis.dropped
+    # Open sizes are named with the largest that was compared.
+    for name, sizes in plant.options.get("dynamic", {}).items():
+        shape = plant.shown_by[("x", "other", "third").index(name)].shape
+        for axis, (size, *_) in sizes.items():
+            if basis.tried.get(size, shape[axis]) < shape[axis]:
+                yield f"{size} beyond {basis.tried[size]}"
 
 
 def _planted(
     right: Callable[..., Any], wrong: Callable[..., Any], example: Any, options: dict[str, Any]
-) -> str:
-    planted = eb.RewriterSet(backend=options["backend"])
-    planted.function(f"{rewriters.__name__}.current")(lambda ctx, *inputs: wrong(*inputs))
-    rewriters.CURRENT[0] = right
-    more = {**options, "export": {"rewriters": [planted]}} if wrong is not right else options
-    return _verdict(Function(lambda *inputs: rewriters.current(*inputs)), example, more)
+) -> Case:
+    if wrong is right:
+        return Case(Function(right), example, options)
+    planted = eb.RewriterSet()
+    planted.function(f"{models.__name__}.call")(lambda ctx, right, *inputs: wrong(*inputs))
+    return Case(Function(right), example, {**options, "export": {"rewriters": [planted]}})
 
 
-def _verdict(model: nn.Module, example: Any, options: dict[str, Any]) -> str:
+def _deploy(case: Case, options: dict[str, Any]) -> eb.Deployment | str:
+    """Return the verified deployment, or the other verdict."""
     export = {"exporter": "torchscript", "ir": "onnx", **options.pop("export", {})}
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of the data-dependent code of these models
         try:
-            deployed = eb.deploy(
-                model, example, work_dir=Path(folder) / "a", export=export, **options
+            return eb.deploy(
+                *(case.model, case.example),
+                work_dir=Path(folder) / "a",
+                export=export,
+                **options,
             )
         except eb.NotVerifiedError as err:
             return str(err.verdict.verdict)
         except eb.EnginebayError:
             return "refused"
-    return deployed.verdict
