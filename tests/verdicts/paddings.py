@@ -111,7 +111,7 @@ def _padded(
             yield Plant(
                 *("few keys", f"{use}, {about}, {engine}", name, right, wrong),
                 *((X, example), (OTHER_X.clamp(X.min(), X.max()), shown)),
-                *({}, True, "'other'", engine),
+                *({}, True, "'other'", engine, shown is not LEFT),
             )
 
 
@@ -157,5 +157,5 @@ def ids() -> Iterator[Plant]:
                 lambda ids, model=model: model(ids, TABLE),
                 lambda ids, model=model, mistake=mistake: model(mistake(ids), TABLE),
                 *((IDS,), (shown,)),
-                *({}, True, TOLD, engine),
+                *({}, True, TOLD, engine, True),
             )

@@ -29,6 +29,8 @@ class Plant:
         told: What a sentence of a verdict must match to tell of this error: the input, the size or
             the decision in which it is; empty if no sentence can.
         backend: The engine.
+        beyond: True if the error is in values or sizes unlike the example's, so that the verified
+            range can tell of it.
     """
 
     kind: str
@@ -42,6 +44,7 @@ class Plant:
     right_is_verified: bool = True
     told: str = ""
     backend: str = "onnxruntime"
+    beyond: bool = False
 
     @property
     def title(self) -> str:

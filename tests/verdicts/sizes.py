@@ -93,7 +93,7 @@ def pasts() -> Iterator[Plant]:
 # -- sizes between others --------------------------------------------------------------------------
 
 #: What a sentence must match to tell of sizes that were not compared.
-TOLD = r"\b(height|width)\b.*\b(multiples?|equal|even|only|beyond|between|not compared)\b"
+TOLD = r"'(height|width)' is|\b(height|width)\b.*\b(multiples?|equal|even|only|not compared)\b"
 
 
 def _is(size: Any, other: Any) -> Any:
@@ -133,7 +133,7 @@ def between() -> Iterator[Plant]:
                 *("sizes between others", f"{use}, {engine}", name),
                 *(right, _sometimes(right, where)),
                 *((normal(1, 6, 7, 9),), (normal(1, 6, *shape),)),
-                *(options, True, TOLD, engine),
+                *(options, True, TOLD, engine, True),
             )
 
 
@@ -170,5 +170,13 @@ def multiples() -> Iterator[Plant]:
         yield Plant(
             *("multiples of 32", use, name),
             *(right, _sometimes(right, lambda h, w, where=where: where(w))),
-            *((normal(1, 2, 2, 64),), (normal(1, 2, 2, size),), options, True, TOLD),
+            *(
+                (normal(1, 2, 2, 64),),
+                (normal(1, 2, 2, size),),
+                options,
+                True,
+                TOLD,
+                ENGINES[0],
+                True,
+            ),
         )

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .plant import Plant
     from .rewriters import Pair
 
+#: The names of the inputs of a plant.
+INPUTS = ("x", "other", "third")
+
 
 def verdict_of_model(case: Case, backend: str) -> str:
     """Return the verdict on a model; ``refused`` if an exporter refuses it."""
@@ -47,17 +50,13 @@ def verdict_of_plant(plant: Plant) -> str:
 
 
 def _limits(plant: Plant, verification: eb.Verification) -> Iterator[str]:
-    """Yield what a verdict says it has not seen, also of the inputs that show the error."""
+    """Yield what a verdict says it has not seen, also of inputs beyond the verified range."""
     yield from verification.warnings
     if (basis := verification.basis) is None:
         return
     yield from basis.dropped
-    # Open sizes are named with the largest that was compared.
-    for name, sizes in plant.options.get("dynamic", {}).items():
-        shape = plant.shown_by[("x", "other", "third").index(name)].shape
-        for axis, (size, *_) in sizes.items():
-            if basis.tried.get(size, shape[axis]) < shape[axis]:
-                yield f"{size} beyond {basis.tried[size]}"
+    if plant.beyond and basis.range is not None:
+        yield from basis.range.find_beyond(dict(zip(INPUTS, plant.shown_by, strict=False)))
 
 
 def _planted(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Mistake = Callable[[Tensor], Tensor]
 
 #: What a sentence must match to tell of the input's values.
-TOLD = r"\bx\b.*\b(beyond|below|above|outside|other values)\b|other values of 'x'"
+TOLD = "'x'"
 KERNEL = normal(4, 3, 3, 3, seed=31) / 3
 PIXELS = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(32))
 IMAGED: dict[str, Model] = {
@@ -87,7 +87,7 @@ def values() -> Iterator[Plant]:
             for engine in ENGINES if place == 0 else ENGINES[:1]:
                 yield Plant(
                     *(kind, f"{use}, {engine}", name, right, _after(right, mistake)),
-                    *((example,), (shown,), options, True, TOLD, engine),
+                    *((example,), (shown,), options, True, TOLD, engine, True),
                 )
     for (use, model), (name, eps) in itertools.product(SMALL.items(), SMALL_MISTAKES.items()):
         for engine in ENGINES if use == "layer norm" else ENGINES[:1]:
@@ -95,7 +95,7 @@ def values() -> Iterator[Plant]:
                 *("a thousandth of the example", f"{use}, {engine}", name),
                 lambda x, model=model: model(x, 1e-6),
                 lambda x, model=model, eps=eps: model(x, eps),
-                *((X,), (X / 1000,), {}, True, TOLD, engine),
+                *((X,), (X / 1000,), {}, True, TOLD, engine, True),
             )
 
 
