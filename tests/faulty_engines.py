@@ -112,11 +112,6 @@ FAULTS = {
 
 #: Faults that one wrapper, in one process and thread, with new arrays for each call does not show.
 HIDDEN_FAULTS = {
-    "keeps the result of an address": """
-    def execute(self, feed):
-        key = tuple((x.ctypes.data, x.shape) for x in feed.values())
-        return self.results.setdefault(key, self.run(feed))
-""",
     "keeps the result of an object": """
     def execute(self, feed):
         kept = self.__dict__.setdefault("kept", [])
@@ -152,16 +147,6 @@ HIDDEN_FAULTS = {
         first = {name: abs(x).max() * 1000 for name, x in feed.items()}
         limits = self.__dict__.setdefault("limits", first)
         return self.run({name: x.clip(-limits[name], limits[name]) for name, x in feed.items()})
-""",
-    "gives zeros in another thread": """
-    def __init__(self, request):
-        import threading
-        super().__init__(request)
-        self.thread = threading.get_ident()
-
-    def execute(self, feed):
-        import threading
-        return [y * (self.thread == threading.get_ident()) for y in self.run(feed)]
 """,
     "gives zeros when loaded again": """
     def __init__(self, request):
