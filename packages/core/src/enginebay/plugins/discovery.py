@@ -146,9 +146,9 @@ def _disabled_plugin(name: str) -> Fault | None:
 
 def unknown_disabled_plugins() -> str:
     """Return a message about names in ENGINEBAY_DISABLE_PLUGINS that no plugin has, or no text."""
-    known = [status.name for status in list_plugins()]
-    unknown = [n for n in _names_in("ENGINEBAY_DISABLE_PLUGINS") or [] if n not in known]
-    if not unknown:
+    named = _names_in("ENGINEBAY_DISABLE_PLUGINS")
+    known = [status.name for status in list_plugins()] if named else []
+    if not (unknown := [name for name in named or [] if name not in known]):
         return ""
     return (
         f"ENGINEBAY_DISABLE_PLUGINS lists {', '.join(map(repr, unknown))}, but no plugin has this "
