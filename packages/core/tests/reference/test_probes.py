@@ -14,8 +14,14 @@ OPEN = {"x": {0: DynamicDim("batch", 1, 16)}}
 
 
 def draw_by_label(example, dynamic=None, *, precision="fp32", below=None, seed=0, **settings):
-    generator = ProbeGenerator(example, ProbeSettings(**settings), below=below, seed=seed)
-    drawn = generator.draw_all(dynamic or {}, precision)
+    drawn = ProbeGenerator(
+        example,
+        ProbeSettings(**settings),
+        dynamic=dynamic,
+        precision=precision,
+        below=below,
+        seed=seed,
+    ).draw_all()
     probes = {probe.label: probe for probe in drawn}
     assert len(probes) == len(drawn)
     return probes
@@ -25,7 +31,7 @@ def test_probes_are_drawn_in_a_fixed_order():
     assert list(draw_by_label({"x": X}, OPEN)) == [
         *("the sizes x:1x8", "the sizes x:16x8"),
         *("redrawn", "the sizes x:9x8", "the sizes x:7x8"),
-        *("the other sign", "ten times the spread", "zeros"),
+        *("the other sign", "ten times the spread", "zeros", "a thousandth"),
     ]
 
 
@@ -57,7 +63,10 @@ def test_redrawn_integers_stay_in_range_and_masks_keep_their_sum():
     ids = np.array([[3, 9, 5, 7]])
     mask = np.array([[1, 1, 1, 0]])
     probes = draw_by_label({"ids": ids, "mask": mask})
-    assert list(probes) == ["redrawn", "permuted", "integers turned over"]
+    assert list(probes) == [
+        *("mask: mostly padding", "mask: an empty row"),
+        *("redrawn", "permuted", "integers turned over"),
+    ]
     for probe in (probes["redrawn"], probes["permuted"]):
         assert 3 <= probe.inputs["ids"].min() <= probe.inputs["ids"].max() <= 9
         assert probe.inputs["mask"].sum() == 3
@@ -99,9 +108,37 @@ def test_constant_indices_are_redrawn_from_the_whole_table():
     assert {0, 29} <= set(redrawn.inputs["ids"].ravel().tolist()) <= set(range(30))
 
 
-def test_half_precision_has_no_probe_of_larger_spread():
+def test_half_precision_has_a_probe_of_a_little_larger_spread():
     probes = draw_by_label({"x": X.astype(np.float16)})
-    assert list(probes) == ["redrawn", "permuted", "the other sign", "zeros"]
+    assert list(probes) == [
+        *("redrawn", "permuted", "the other sign", "three times the spread", "zeros"),
+        "a thousandth",
+    ]
+    assert 2 < probes["three times the spread"].inputs["x"].std() < 4
+
+
+def test_examples_from_0_to_1_are_probed_with_pixels():
+    image = np.random.default_rng(0).random((3, 8, 8)).astype(np.float32)
+    pixels = draw_by_label({"image": image})["pixels up to 255"].inputs["image"]
+    assert pixels.min() >= 0
+    assert 200 < pixels.max() <= 255
+    assert "pixels up to 255" not in draw_by_label({"x": X})
+    assert "pixels up to 255" not in draw_by_label({"image": image}, precision="fp16")
+
+
+def test_indices_are_probed_at_the_ends_of_their_table():
+    ids = np.array([[3, 9, 5, 7]])
+    drawn = draw_by_label({"ids": ids}, below={"ids": 30})["ids: the last rows of its table"]
+    assert drawn.inputs["ids"].min() == 0
+    assert drawn.inputs["ids"].max() == 29
+
+
+def test_boundaries_of_a_search_stay_sorted():
+    edges = np.linspace(0, 1, 6, dtype=np.float32)
+    generator = ProbeGenerator({"x": X, "edges": edges}, ProbeSettings(), ascending={"edges"})
+    for probe in generator.draw_all():
+        drawn = probe.inputs["edges"]
+        assert (np.sort(drawn) == drawn).all(), probe.label
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
         between_shapes as between_shapes,
         crossed_shapes as crossed_shapes,
         extreme_shapes as extreme_shapes,
+        named_sizes as named_sizes,
+        odd_multiple as odd_multiple,
         shapes_at as shapes_at,
+        size_levels as size_levels,
         unlimited_sizes as unlimited_sizes,
     )
     from enginebay.models.signature import Signature as Signature
@@ -29,7 +32,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.forward_arguments": "Call",
         "models.recorded_calls": "RecordedCalls record",
         "models.shape_variants": (
-            "between_shapes crossed_shapes extreme_shapes shapes_at unlimited_sizes"
+            "between_shapes crossed_shapes extreme_shapes named_sizes odd_multiple shapes_at "
+            "size_levels unlimited_sizes"
         ),
         "models.signature": "Signature",
     },

@@ -103,6 +103,12 @@ class BoundModel:
         return _integer_bounds(self.signature) if self.signature else {}
 
     @property
+    def ascending(self) -> frozenset[str]:
+        """Names of the inputs that a binary search takes as sorted boundaries."""
+        observation = self.signature.observation if self.signature else None
+        return frozenset(observation.boundaries if observation else ())
+
+    @property
     def example_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each example input."""
         return {name: array.shape for name, array in self.examples.items()}

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from enginebay.params import DynamicDim, DynamicShapes
 
 
+#: The sizes of a dimension that are tried with other values, not alone: up to four times the usual
+#: size, or what is quick with any model.
+_MAX_GROWTH = 4
+_CHEAP_SIZE = 16
+
+
 def extreme_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
@@ -66,11 +72,7 @@ def crossed_shapes(
         >>> list(crossed_shapes(image, {"x": (16, 16)}))
         [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
     """
-    named = {
-        dim.name: (dim, usual[name][axis])
-        for name, axes in dynamic.items()
-        for axis, dim in axes.items()
-    }
+    named = named_sizes(dynamic, usual)
     # A single dimension cannot be swapped with another one.
     if len(named) < 2:
         return
@@ -89,6 +91,67 @@ def crossed_shapes(
             yield shapes
 
 
+def size_levels(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], grain: int = 1
+) -> dict[str, list[int]]:
+    """Return the sizes at which each dynamic dimension is tried: dimension name → sizes.
+
+    The first is the usual size. The others ascend: its neighbours, an odd, a prime and an even size
+    from the middle of the range, the limits, and the sizes of other axes, where a layout that is
+    guessed by sizes goes wrong. Sizes that would cost several times as much as the usual one are
+    left out.
+
+    Args:
+        dynamic: The dynamic dimensions.
+        usual: Input name → usual shape.
+        grain: A size that is a multiple of this number stays one.
+
+    Example:
+        >>> from enginebay.params import DynamicDim
+        >>> size_levels({"x": {0: DynamicDim("batch", 1, 16)}}, {"x": (2, 3)})
+        {'batch': [2, 1, 3, 7, 8, 9, 16]}
+    """
+    sizes_in_use = {size for shape in usual.values() for size in shape}
+    levels: dict[str, list[int]] = {}
+    for name, (dim, size) in named_sizes(dynamic, usual).items():
+        middle = _middle_size(dim, size)
+        unit = grain if size % grain == 0 else 1
+        candidates = (
+            *(size + unit, size - unit, _choose_odd_size(dim, size)),
+            *(_choose_prime_size(dim, size), middle // 8 * 8 or middle // 2 * 2),
+            *(*sizes_in_use, dim.min, dim.max or 0),
+        )
+        cheap = max(_MAX_GROWTH * size, _CHEAP_SIZE)
+        rounded = {(candidate + unit // 2) // unit * unit for candidate in candidates}
+        kept = (n for n in rounded if 0 < n <= cheap and n != size and dim.holds(n))
+        levels[name] = [size, *sorted(kept)]
+    return levels
+
+
+def odd_multiple(dim: DynamicDim, size: int, grain: int) -> int | None:
+    """Return an odd multiple of ``grain`` near a size; None if there is none within the limits.
+
+    Example:
+        >>> from enginebay.params import DynamicDim
+        >>> odd_multiple(DynamicDim("height", 64, 256), 131, 32)
+        160
+    """
+    quotient = size // grain | 1
+    multiples = (grain * quotient, grain * (quotient - 2))
+    return next((multiple for multiple in multiples if dim.holds(multiple)), None)
+
+
+def named_sizes(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[DynamicDim, int]]:
+    """Return dimension name → the dynamic dimension and its usual size."""
+    return {
+        dim.name: (dim, usual[name][axis])
+        for name, axes in dynamic.items()
+        for axis, dim in axes.items()
+    }
+
+
 def shapes_at(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]
 ) -> dict[str, tuple[int, ...]]:
@@ -100,8 +163,8 @@ def unlimited_sizes(
     dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
     """Return dimension name → size in ``shapes``, for each dimension without a largest size."""
-    dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
-    return {dim.name: size for dim, size in dims if dim.max is None}
+    named = named_sizes(dynamic, shapes)
+    return {name: size for name, (dim, size) in named.items() if dim.max is None}
 
 
 def between_shapes(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from enginebay.reference.mask_values import MIRRORED, OTHER_VALUES, vary_mask
 from enginebay.tensors import is_float, resize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from enginebay.tensors import NumpyArray
+
+    Draw = Callable[[tuple[int, ...]], NumpyArray]
 
 #: An example with a smaller standard deviation (zeros, a single number) tells nothing about the
 #: usual values of the input. Its probes have a deviation of 1, like the inputs of most networks.
@@ -24,40 +28,66 @@ _LARGE_SPREAD = 1e3
 #: float32 represents every integer up to here, but beyond only even integers.
 _MAX_EXACT_INTEGER = 2**24
 
+#: Squares of values that are smaller by this factor lie below the usual epsilons of 1e-5 and 1e-6.
+_SMALL_FACTOR = 1e-3
+
+#: The level of floats that are all equal.
+ZEROS = "zeros"
+
+#: The largest value of a pixel. Examples from 0 to 1 often stand for images.
+_LARGEST_PIXEL = 255
+
 
 class ValueGenerator:
     """Draws arrays that resemble the examples of a model's inputs.
 
     Args:
+        example: The example inputs by name.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
+        ascending: Names of inputs whose values must ascend along the last axis.
+        wide: True if the engine may compute in single precision only, which has room for values
+            that are much larger than the example's.
         seed: The random seed.
     """
 
-    def __init__(self, below: Mapping[str, int], seed: int) -> None:
+    def __init__(
+        self,
+        example: Mapping[str, NumpyArray],
+        *,
+        below: Mapping[str, int],
+        ascending: Collection[str] = (),
+        wide: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self._example = example
         self._below = below
+        self._ascending = ascending
+        floats = [array for array in example.values() if is_float(array)]
+        self.wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         self.random = np.random.default_rng(seed)
 
-    def redraw(
-        self, name: str, array: NumpyArray, shape: tuple[int, ...] | None = None
-    ) -> NumpyArray:
-        """Return random values that resemble the array's.
+    def redraw(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
+        """Return random values that resemble the input's example.
 
-        Floats have the array's mean and standard deviation, integers the array's range. Values of
-        other dtypes, and of a mask, are shuffled.
+        Floats have the example's mean and standard deviation, integers its range. Values of other
+        dtypes, and of a mask, are shuffled.
         """
-        shape = array.shape if shape is None else shape
+        array = self._example[name]
         if array.size == 0:
             return resize(array, shape)
         if not is_float(array):
             if array.dtype.kind not in "iu" or (_is_mask(array) and name not in self._below):
-                return self.permute(resize(array, shape))
+                return self._shuffle(resize(array, shape))
             least, greatest = self._integer_range(name, array)
             return self.random.integers(least, greatest, shape, array.dtype, endpoint=True)
         mean, spread, low, high = _compute_statistics(array)
         if spread < _MIN_SPREAD:
-            return self._draw_normal(array, shape, mean, 1.0)
-        drawn = self._draw_normal(array, shape, mean, spread)
-        return drawn if array.dtype.kind == "c" else np.clip(drawn, low, high).astype(array.dtype)
+            drawn = self._draw_normal(array, shape, mean, 1.0)
+        else:
+            drawn = self._draw_normal(array, shape, mean, spread)
+            if array.dtype.kind != "c":
+                drawn = np.clip(drawn, low, high).astype(array.dtype)
+        return self._restore_order(name, drawn)
 
     def _integer_range(self, name: str, array: NumpyArray) -> tuple[int, int]:
         least, greatest = int(array.min()), int(array.max())
@@ -66,76 +96,133 @@ class ValueGenerator:
             return 0, self._below[name] - 1
         return least, greatest
 
-    def permute(self, array: NumpyArray) -> NumpyArray:
-        """Return the array's values in random order."""
+    def permute(self, name: str) -> NumpyArray:
+        """Return the example's values in random order."""
+        return self._restore_order(name, self._shuffle(self._example[name]))
+
+    def _shuffle(self, array: NumpyArray) -> NumpyArray:
         return self.random.permutation(array.reshape(-1)).reshape(array.shape)
 
-    def draw_wide(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return floats with ten times the array's standard deviation.
+    def _restore_order(self, name: str, array: NumpyArray) -> NumpyArray:
+        return np.sort(array, -1) if name in self._ascending and array.ndim else array
 
-        For other dtypes, return the values of :meth:`redraw`.
-        """
-        if not is_float(array) or array.size == 0:
-            return self.redraw(name, array)
-        mean, spread, *_ = _compute_statistics(array)
-        return self._draw_normal(array, array.shape, mean, 10 * max(spread, _MIN_SPREAD))
-
-    def can_invert(self, name: str, array: NumpyArray) -> bool:
-        """Return True for integers that vary, except a mask (0 and 1) and indices into a tensor."""
-        if array.dtype.kind not in "iu" or not array.size or name in self._below:
-            return False
-        # Lengths, positions and time steps mostly come as a single number.
-        return not is_constant(array) and not _is_mask(array)
-
-    def invert_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return the values of :meth:`redraw`, with inverted bits if :meth:`can_invert` is True."""
-        drawn = self.redraw(name, array)
-        return ~drawn if self.can_invert(name, array) else drawn
-
-    def draw_large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return floats whose exponential overflows; for other dtypes, call :meth:`redraw`."""
-        if not is_float(array):
-            return self.redraw(name, array)
-        return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
-
-    def draw_large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Return integers beyond float32's precision; for other dtypes, call :meth:`redraw`."""
-        if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
-            return self.redraw(name, array)
-        return np.asarray(
-            self.random.integers(_MAX_EXACT_INTEGER, 2**31 - 1, array.shape, array.dtype)
-        )
-
-    def vary_constant(
-        self, name: str, array: NumpyArray, *, is_only_input: bool
-    ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield (suffix for the label, new values) for an input whose elements are all equal.
-
-        An input of zeros or ones counts as a mask, unless it indexes a tensor, or has floats and
-        is the model's only input. Nothing is yielded for other floats, since :meth:`redraw` varies
-        them.
-        """
-        value = array.flat[0]
-        is_only_float = is_only_input and is_float(array)
-        if value in (0, 1) and name not in self._below and not is_only_float:
-            # A mask gets holes. Padding is at the right end of a row, in decoders at the left end.
-            holes = _add_holes(array)
-            yield "", holes
-            if array.ndim and array.shape[-1] > 1:
-                yield ", mirrored", holes[..., ::-1].copy()
-            return
+    def common_levels(self, name: str) -> dict[str, Draw]:
+        """Return how the values may vary in all inputs at once: label → function of the shape."""
+        array = self._example[name]
+        if array.size == 0:
+            return {}
         if is_float(array):
-            return
+            return {} if self._is_mask_input(name) else self._float_levels(name, array)
+        # If there are floats, integers are lengths and positions, which are never negative.
+        if self._can_invert(name) and not any(map(is_float, self._example.values())):
+            return {"integers turned over": lambda shape: ~self.redraw(name, shape)}
+        return {}
+
+    def own_levels(self, name: str) -> dict[str, Draw]:
+        """Return how this input may vary, be it a mask, a single value or rows of a table."""
+        array = self._example[name]
+        if self._is_mask_input(name):
+            levels = vary_mask(_find_kept_value(array))
+            if not is_constant(array):  # the holes of such a mask are shuffled in any case
+                levels = {n: d for n, d in levels.items() if n not in (OTHER_VALUES, MIRRORED)}
+            if array.ndim == 0 or array.shape[-1] == 1:  # a flag, which has no padding
+                levels = {n: draw for n, draw in levels.items() if n == OTHER_VALUES}
+            return {n: partial(_draw_as, array.dtype, draw) for n, draw in levels.items()}
+        if array.dtype.kind not in "iu" or not array.size:
+            return {}
+        levels = {}
+        if is_constant(array):
+            levels[OTHER_VALUES] = partial(self._draw_other_integers, name)
+        if name in self._below:
+            levels["the last rows of its table"] = partial(self._draw_last_rows, name)
+        return levels
+
+    def _is_mask_input(self, name: str) -> bool:
+        """Return True for an input of zeros and ones, unless it indexes a tensor.
+
+        Floats count as a mask only if they are all 0, or all 1, and the model has other inputs.
+        """
+        array = self._example[name]
+        if array.dtype.kind not in "biuf" or not array.size or name in self._below:
+            return False
+        if is_float(array):
+            return len(self._example) > 1 and is_constant(array) and array.flat[0] in (0, 1)
+        return _is_mask(array)
+
+    def _float_levels(self, name: str, array: NumpyArray) -> dict[str, Draw]:
+        def scale(factor: float) -> Draw:
+            return lambda shape: self._restore_order(
+                name, (self.redraw(name, shape) * factor).astype(array.dtype)
+            )
+
+        word, factor = ("ten", 10) if self.wide else ("three", 3)
+        levels: dict[str, Draw] = {
+            "the other sign": scale(-1.0),
+            f"{word} times the spread": partial(self._draw_wide, name, factor),
+            ZEROS: scale(0.0),
+            "a thousandth": scale(_SMALL_FACTOR),
+        }
+        is_image = array.dtype.kind == "f" and not is_constant(array) and array.min() >= 0
+        if self.wide and is_image and array.max() <= 1:
+            levels["pixels up to 255"] = partial(self._draw_pixels, name)
+        return levels
+
+    def _draw_wide(self, name: str, factor: float, shape: tuple[int, ...]) -> NumpyArray:
+        array = self._example[name]
+        mean, spread, *_ = _compute_statistics(array)
+        drawn = self._draw_normal(array, shape, mean, factor * max(spread, _MIN_SPREAD))
+        return self._restore_order(name, drawn)
+
+    def _draw_pixels(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
+        drawn = self.random.integers(0, _LARGEST_PIXEL, shape, endpoint=True)
+        return self._restore_order(name, drawn.astype(self._example[name].dtype))
+
+    def _draw_other_integers(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
+        """Return other values than the example's single one: indices, lengths, positions, steps."""
+        array = self._example[name]
+        value = int(array.flat[0])
         if name in self._below:
             low, high = 0, max(self._below[name], 2)
         else:
             # Lengths, time steps and positions mostly have an upper limit, so smaller values are
             # drawn; but not 0, since many models reject a length of 0.
-            low, high = (1, int(value)) if value > 1 else (int(value) + 1, 1)
-        drawn = np.asarray(self.random.integers(low, high, array.shape, array.dtype))
+            low, high = (1, value) if value > 1 else (value + 1, 1)
+        drawn = np.asarray(self.random.integers(low, high, shape, array.dtype))
         # The least value is always drawn: engines have assumed half of the example's value or more.
-        drawn.flat[0] = low
-        yield "", drawn
+        drawn.flat[:1] = low
+        return drawn
+
+    def _draw_last_rows(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
+        """Return indices at the end of a table, with its last and its first row among them."""
+        array, limit = self._example[name], self._below[name]
+        drawn = self.random.integers(limit // 2, limit, shape, array.dtype)
+        drawn.flat[-1:] = 0
+        drawn.flat[:1] = limit - 1
+        return np.asarray(drawn)
+
+    def _can_invert(self, name: str) -> bool:
+        """Return True for integers that vary, except a mask (0 and 1) and indices into a tensor."""
+        array = self._example[name]
+        if array.dtype.kind not in "iu" or not array.size or name in self._below:
+            return False
+        # Lengths, positions and time steps mostly come as a single number.
+        return not is_constant(array) and not _is_mask(array)
+
+    def draw_large_floats(self, name: str) -> NumpyArray:
+        """Return floats whose exponential overflows; for other dtypes, call :meth:`redraw`."""
+        array = self._example[name]
+        if not is_float(array):
+            return self.redraw(name, array.shape)
+        return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
+
+    def draw_large_integers(self, name: str) -> NumpyArray:
+        """Return integers beyond float32's precision; for other dtypes, call :meth:`redraw`."""
+        array = self._example[name]
+        if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
+            return self.redraw(name, array.shape)
+        return np.asarray(
+            self.random.integers(_MAX_EXACT_INTEGER, 2**31 - 1, array.shape, array.dtype)
+        )
 
     def _draw_normal(
         self, array: NumpyArray, shape: tuple[int, ...], mean: complex, spread: float
@@ -157,19 +244,13 @@ def _is_mask(array: NumpyArray) -> bool:
     return bool(array.min() >= 0 and array.max() <= 1)
 
 
-def _add_holes(mask: NumpyArray) -> NumpyArray:
-    """Return a copy of a constant mask, with two elements of each row inverted.
+def _find_kept_value(mask: NumpyArray) -> int:
+    """Return the value of most elements: padding is rarer."""
+    return int(2 * np.count_nonzero(mask) >= mask.size)
 
-    The inverted elements are the last one and, in a row of more than three, an earlier one.
-    """
-    rows = mask.copy().reshape(-1, mask.shape[-1] if mask.ndim else 1)
-    other = np.asarray(1 - int(mask.flat[0])).astype(mask.dtype)
-    length = rows.shape[1]
-    rows[:, -1] = other
-    for number, row in enumerate(rows):
-        if length > 3:
-            row[1 + number % (length - 3)] = other
-    return rows.reshape(mask.shape)
+
+def _draw_as(dtype: np.dtype[np.generic], draw: Draw, shape: tuple[int, ...]) -> NumpyArray:
+    return draw(shape).astype(dtype)
 
 
 def _compute_statistics(array: NumpyArray) -> tuple[complex, float, float, float]:

@@ -8,19 +8,29 @@ the same probe inputs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from enginebay.errors import UsageError
-from enginebay.models import between_shapes, crossed_shapes, extreme_shapes
-from enginebay.reference.probe_values import ValueGenerator, is_constant
+from enginebay.models import (
+    between_shapes,
+    crossed_shapes,
+    extreme_shapes,
+    named_sizes,
+    odd_multiple,
+    shapes_at,
+    size_levels,
+)
+from enginebay.reference.probe_values import ZEROS, ValueGenerator
 from enginebay.tensors import is_float, resize
 from enginebay.verdict import PROBES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from enginebay.params import DynamicShapes
     from enginebay.tensors import NumpyArray
@@ -28,12 +38,21 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
     Shapes = Mapping[str, tuple[int, ...]]
 
+    #: How an input varies, or the size of a dimension.
+    Level: TypeAlias = str | int
+
 #: The lower and the upper bound of an input's values, by input name.
 Domain = dict[str, tuple[float, float]]
 
 #: The label of the probe with NaN and infinity. An engine may differ on it: it never fails the
 #: verdict.
 NON_FINITE = "NaN and infinity"
+
+#: The row of a probe input that only resembles the example.
+_NO_LEVELS: Mapping[str, Level] = MappingProxyType({})
+
+#: The label of the probe that only resembles the example, and the usual level of every input.
+REDRAWN = "redrawn"
 
 
 @dataclass(frozen=True)
@@ -47,6 +66,7 @@ class Probe:
         beyond: True if a value lies outside the example's range.
         tied: True if the elements of each float input are all equal, so that the order in which a
             sort returns their indices is undefined.
+        row: The level of each input and dimension that varies: ``{"mask": "an empty row"}``.
         tiled: Arrays of the same sizes that repeat the example's values, for a model that rejects
             random values; None if the sizes are the example's.
     """
@@ -56,6 +76,7 @@ class Probe:
     required: bool = False
     beyond: bool = False
     tied: bool = False
+    row: Mapping[str, Level] = field(default_factory=dict)
     tiled: Arrays | None = None
 
 
@@ -94,7 +115,10 @@ class ProbeGenerator:
     Args:
         example: The example inputs by name.
         settings: Which probe inputs to generate.
+        dynamic: The dynamic dimensions.
+        precision: The coarsest precision that the engine may compute in.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
+        ascending: Names of inputs whose values must ascend along the last axis.
         seed: The random seed.
     """
 
@@ -103,80 +127,134 @@ class ProbeGenerator:
         example: Arrays,
         settings: ProbeSettings,
         *,
+        dynamic: DynamicShapes | None = None,
+        precision: str = "fp32",
         below: Mapping[str, int] | None = None,
+        ascending: Collection[str] = (),
         seed: int = 0,
     ) -> None:
         self._example = example
         self._settings = settings
-        self._values = ValueGenerator(below or {}, seed)
+        self._dynamic = dynamic or {}
+        self._shapes = {name: array.shape for name, array in example.items()}
+        self._values = ValueGenerator(
+            example,
+            below=below or {},
+            ascending=ascending,
+            wide=precision == "fp32",
+            seed=seed,
+        )
+        self._common = {name: self._values.common_levels(name) for name in example}
+        self._own = {name: self._values.own_levels(name) for name in example}
 
-    def draw_all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
-        """Return every probe input that the settings request.
+    def draw_all(self) -> list[Probe]:
+        """Return every probe input that the settings request, apart from those of ``draw_row``.
 
         The smallest and largest sizes of dynamic dimensions come first, then probe inputs that vary
         a single size or input, then up to ``count`` that vary everything, and large values last.
-
-        Args:
-            dynamic: The dynamic dimensions.
-            precision: The coarsest precision that the engine may compute in. Floats with ten times
-                the example's standard deviation are generated only for fp32.
         """
         extremes = (
             self.draw_at(shapes, required=True)
-            for shapes in extreme_shapes(dynamic, _example_shapes(self._example))
+            for shapes in extreme_shapes(self._dynamic, self._shapes)
         )
         # A calibrated engine is right for values like those of its data only.
         if self._settings.calibrated:
             return [replace(probe, inputs=probe.tiled or probe.inputs) for probe in extremes]
-        wide = precision == "fp32"
-        usual = islice(self._draw_usual(dynamic, wide=wide), self._settings.count)
-        separate = self._draw_separate(dynamic) if self._settings.count else ()
+        usual = islice(self._draw_usual(), self._settings.count)
+        separate = self._draw_separate() if self._settings.count else ()
         large = self._draw_large() if self._settings.large else ()
         return [*extremes, *separate, *usual, *large]
 
-    def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
+    def _draw_separate(self) -> Iterator[Probe]:
         """Yield probe inputs at the shapes of :func:`crossed_shapes`, then at the example's shapes.
 
-        At the example's shapes, each probe input has new values for a single input, whose elements
-        are all equal in the example. All other inputs have the example's values.
+        At the example's shapes, each probe input has new values for a single input: a mask, an
+        index into a table, or a single value. All other inputs have the example's values.
         """
-        for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
+        for shapes in crossed_shapes(self._dynamic, self._shapes):
             yield self.draw_at(shapes)
-        is_only_input = len(self._example) == 1
-        for name, array in self._example.items():
-            if not is_constant(array):
-                continue
-            varied = self._values.vary_constant(name, array, is_only_input=is_only_input)
-            for suffix, values in varied:
-                inputs = {**self._example, name: self._clip_to_domain(name, values)}
-                label = f"other values of {name}{suffix}"
-                yield Probe(label, inputs, beyond=self._is_beyond(inputs))
+        for name, levels in self._own.items():
+            for level, draw in levels.items():
+                inputs = {**self._example, name: draw(self._shapes[name])}
+                yield self._make_probe(f"{name}: {level}", inputs, {name: level})
 
-    def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
+    def _draw_usual(self) -> Iterator[Probe]:
         """Yield probe inputs, the most useful first; :meth:`draw_all` takes ``count`` of them."""
-        floats = [array for array in self._example.values() if is_float(array)]
-        wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()
-        if not wide or len(floats) < len(self._example):
-            yield self._make_probe("permuted", lambda _, array: self._values.permute(array))
-        # If there are floats, integers are lengths and positions, which are never negative.
-        can_invert = self._values.can_invert
-        if not floats and any(can_invert(*item) for item in self._example.items()):
-            yield self._make_probe("integers turned over", self._values.invert_integers)
-        for shapes in between_shapes(dynamic, _example_shapes(self._example)):
+        floats = sum(map(is_float, self._example.values()))
+        if not self._values.wide or floats < len(self._example):
+            inputs = {name: self._values.permute(name) for name in self._example}
+            yield self._make_probe("permuted", inputs)
+        levels = dict.fromkeys(level for own in self._common.values() for level in own)
+        # Without floats, the only level is that of integers.
+        before, after = ([], levels) if floats else (levels, [])
+        yield from map(self._draw_level, before)
+        for shapes in between_shapes(self._dynamic, self._shapes):
             yield self.draw_at(shapes)
-        if floats:
-            yield self._draw_scaled("the other sign", -1.0)
-            if wide:
-                yield self._make_probe("ten times the spread", self._values.draw_wide)
-            yield replace(self._draw_scaled("zeros", 0.0), tied=True)
+        yield from map(self._draw_level, after)
+
+    def _draw_level(self, level: str) -> Probe:
+        """Return a probe input in which all inputs that have a level take it."""
+        row = {name: level for name, levels in self._common.items() if level in levels}
+        return replace(self.draw_row(row), label=level, tied=level == ZEROS)
+
+    def factors(self, accepted: Collection[str], grain: int) -> dict[str, list[Level]]:
+        """Return what varies together in probe inputs: factor → levels, the usual one first.
+
+        A factor is an input that is a mask, a single value or an index, or a dynamic dimension,
+        whose name ends in ``=``.
+
+        Args:
+            accepted: The labels of the probe inputs that the model has accepted. The values of
+                others are left out.
+            grain: See :func:`size_levels`.
+        """
+        factors: dict[str, list[Level]] = {
+            name: [REDRAWN, *(level for level in own if f"{name}: {level}" in accepted)]
+            for name, own in self._own.items()
+        }
+        sizes = size_levels(self._dynamic, self._shapes, grain)
+        factors.update({f"{name}=": list(levels) for name, levels in sizes.items()})
+        return {name: levels for name, levels in factors.items() if len(levels) > 1}
+
+    def draw_row(self, row: Mapping[str, Level]) -> Probe:
+        """Return a probe input with a level of each factor; others are as usual."""
+        sizes = {name[:-1]: int(level) for name, level in row.items() if name.endswith("=")}
+        shapes = shapes_at(self._dynamic, self._shapes, sizes)
+        inputs = {}
+        for name, shape in shapes.items():
+            levels = {**self._common[name], **self._own[name]}
+            draw = levels.get(str(row.get(name)), partial(self._values.redraw, name))
+            inputs[name] = draw(shape)
+        parts = (
+            f"{name}{level}" if name.endswith("=") else f"{name}: {level}"
+            for name, level in row.items()
+            if level != REDRAWN
+        )
+        return self._make_probe("; ".join(parts), inputs, row)
+
+    def draw_near(self, probe: Probe, grain: int) -> Probe | None:
+        """Return a probe input near another one, whose sizes are odd multiples of ``grain``.
+
+        Sizes of which the usual one is no multiple stay the usual ones. Return None if there are no
+        such shapes but those of ``probe`` and of the example.
+        """
+        shapes = {name: array.shape for name, array in probe.inputs.items()}
+        sizes = {}
+        for name, (dim, usual) in named_sizes(self._dynamic, self._shapes).items():
+            size = named_sizes(self._dynamic, shapes)[name][1]
+            sizes[name] = usual if usual % grain else odd_multiple(dim, size, grain) or usual
+        near = shapes_at(self._dynamic, self._shapes, sizes)
+        return None if near in (shapes, self._shapes) else self.draw_at(near)
 
     def _draw_large(self) -> Iterator[Probe]:
         arrays = self._example.values()
         if any(is_float(array) for array in arrays):
-            yield self._make_probe("large floats", self._values.draw_large_floats)
+            inputs = {name: self._values.draw_large_floats(name) for name in self._example}
+            yield self._make_probe("large floats", inputs)
         if any(array.dtype.kind in "iu" and array.dtype.itemsize >= 4 for array in arrays):
-            yield self._make_probe("large integers", self._values.draw_large_integers)
+            inputs = {name: self._values.draw_large_integers(name) for name in self._example}
+            yield self._make_probe("large integers", inputs)
 
     def draw_non_finite(self) -> Arrays | None:
         """Return the example with NaN and infinity among the values of each float input.
@@ -205,30 +283,22 @@ class ProbeGenerator:
         range of the example's integers. If those are indices that are all equal, the new integers
         lie in the range of all valid indices.
         """
-        return self._make_probe("redrawn", self._values.redraw)
+        return replace(self.draw_row({}), label=REDRAWN)
 
     def draw_at(self, shapes: Shapes, *, required: bool = False) -> Probe:
         """Return a probe input of the given shapes, with values as in :meth:`draw_similar`."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
-        probe = self._make_probe(
-            f"the sizes {_format_sizes(shapes)}",
-            lambda name, array: self._values.redraw(name, array, shapes[name]),
-        )
+        inputs = {name: self._values.redraw(name, shape) for name, shape in shapes.items()}
+        sizes = named_sizes(self._dynamic, shapes)
+        row: dict[str, Level] = {f"{name}=": size for name, (_, size) in sizes.items()}
+        probe = self._make_probe(f"the sizes {_format_sizes(shapes)}", inputs, row)
         return replace(probe, required=required, tiled=tiled)
 
-    def _make_probe(self, label: str, draw: Callable[[str, NumpyArray], NumpyArray]) -> Probe:
-        drawn = {
-            name: self._clip_to_domain(name, draw(name, array))
-            for name, array in self._example.items()
-        }
-        return Probe(label, drawn, beyond=self._is_beyond(drawn))
-
-    def _draw_scaled(self, label: str, factor: float) -> Probe:
-        def draw(name: str, array: NumpyArray) -> NumpyArray:
-            drawn = self._values.redraw(name, array)
-            return (drawn * factor).astype(array.dtype) if is_float(array) else drawn
-
-        return self._make_probe(label, draw)
+    def _make_probe(
+        self, label: str, drawn: Arrays, row: Mapping[str, Level] = _NO_LEVELS
+    ) -> Probe:
+        inputs = {name: self._clip_to_domain(name, array) for name, array in drawn.items()}
+        return Probe(label, inputs, beyond=self._is_beyond(inputs), row=row)
 
     def _clip_to_domain(self, name: str, array: NumpyArray) -> NumpyArray:
         if name not in self._settings.domain:
@@ -252,10 +322,6 @@ class ProbeGenerator:
             )
             for name, array in inputs.items()
         )
-
-
-def _example_shapes(example: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in example.items()}
 
 
 def _format_sizes(shapes: Shapes) -> str:

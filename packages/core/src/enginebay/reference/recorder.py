@@ -19,11 +19,12 @@ from enginebay.verdict import EXAMPLE
 from enginebay.verification import ToleranceOptions, check_comparators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
     from enginebay.models import BoundModel
+    from enginebay.reference.probes import Level
     from enginebay.state import ModelState, Observation
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Basis
@@ -46,6 +47,8 @@ class Recorder(SampleCollection):
     orders: bool = False
     #: The cost of the last run, as a fraction of the budget of a run at a larger size.
     cost: float = 0.0
+    #: The levels of each probe input that the model has accepted.
+    rows: list[Mapping[str, Level]] = field(default_factory=list)
     #: The values that Python read in each run, by the shapes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
@@ -136,6 +139,7 @@ class Recorder(SampleCollection):
         return "limit the smallest and the largest sizes to those that the model accepts"
 
     def _add_probe(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
+        self.rows.append(probe.row)
         sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
         self.add_sample(probe.label, sample, beyond=probe.beyond)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import EnginebayError, InputError, first_line, nearest
+from enginebay.reference.covering_plan import record_plan
 from enginebay.reference.larger_sizes import record_larger_sizes
 from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
 from enginebay.reference.recorded_samples import SampleCollection, measure_range
@@ -65,10 +66,16 @@ def record_reference(
     """
     _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
-    generator = ProbeGenerator(model.examples, settings, below=model.below)
-    probes = generator.draw_all(model.dynamic, precision)
+    generator = ProbeGenerator(
+        model.examples,
+        settings,
+        dynamic=model.dynamic,
+        precision=precision,
+        below=model.below,
+        ascending=model.ascending,
+    )
     if model.signature is None:
-        recorded = _record_foreign_file(model, reference, probes, settings, items)
+        recorded = _record_foreign_file(model, reference, generator.draw_all(), settings, items)
         if not recorded.missing:
             check_comparators(comparators, recorded.samples)
         return recorded
@@ -76,8 +83,7 @@ def record_reference(
     recorder.record_example(state)
     for item in items:
         recorder.record_item(item)
-    for probe in probes:
-        recorder.record_probe(probe)
+    record_plan(recorder, generator)
     if settings.count and not settings.calibrated:
         record_larger_sizes(recorder, generator)
         recorder.note_untried(model.examples)
@@ -122,8 +128,15 @@ def sample_model(
             recorder.record_probe(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
     # A different seed: the default would draw the recorded probes again.
-    generator = ProbeGenerator(example, settings, below=model.below, seed=1)
-    for probe in generator.draw_all({}, precision):
+    generator = ProbeGenerator(
+        example,
+        settings,
+        precision=precision,
+        below=model.below,
+        ascending=model.ascending,
+        seed=1,
+    )
+    for probe in generator.draw_all():
         recorder.record_probe(replace(probe, label=f"{probe.label} anew"))
     return recorder.build_reference(reference.description)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -46,6 +46,18 @@ _ORDERING = frozenset(
     ("topk", "sort", "argsort", "argmax", "argmin", "kthvalue", "median", "mode", "max", "min")
 )
 
+#: Binary searches, whose results are defined for sorted boundaries only: the boundaries' position.
+_BOUNDARIES = {"searchsorted": 0, "bucketize": 1}
+
+#: Operators whose result says nothing about the range of its input: the sum of a mask may be an
+#: index, and the mask is none.
+_REDUCING = frozenset(
+    (
+        *("sum", "mean", "prod", "cumsum", "count_nonzero", "nonzero", "any", "all"),
+        *("argmax", "argmin", "argsort"),
+    )
+)
+
 #: Tensor methods that return the values to Python without an operator.
 _METHODS = ("tolist", "numpy")
 
@@ -72,6 +84,7 @@ class Observation:
         table_rows: Name of an input that indexes embeddings → row count of the smallest embedding.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
+        boundaries: Names of inputs that a binary search takes as its sorted boundaries.
         orders: True if the forward computes indices by a sort; for equal values, the order of the
             indices is undefined.
         random: True if the forward draws random numbers.
@@ -81,6 +94,7 @@ class Observation:
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
+    boundaries: set[str] = field(default_factory=set)
     orders: bool = False
     random: bool = False
     largest: int = 0
@@ -106,13 +120,13 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         super().__init__()
         self.observation = Observation()
         # While a weak reference exists, the address of a freed storage is not reused.
-        self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
+        self._sources: dict[int, tuple[StorageWeakRef, _Sources]] = {}
 
     @contextmanager
     def watch(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
         """Inside the block, track the tensors that depend on these inputs."""
         for name, tensor in inputs.items():
-            self._mark([tensor], frozenset((name,)))
+            self._mark([tensor], _Sources(frozenset((name,)), frozenset((name,))))
         with _reporting_methods(self), self:
             yield
 
@@ -129,9 +143,11 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         tags = getattr(func, "tags", ())  # a higher-order operator has none
         self.observation.random |= torch.Tag.nondeterministic_seeded in tags
         sources = self._sources_of(_flatten((*args, *kwargs.values())))
-        if not sources:
+        if not sources.all:
             return result
         name, written = _schema(func)
+        if name in _REDUCING:
+            sources = sources._replace(elementwise=frozenset())
         if name in _SHAPE_ONLY:
             return result
         leaves = list(_flatten((result,)))
@@ -145,15 +161,17 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
         ):
             self.observation.orders = True
+        if name in _BOUNDARIES:
+            self.observation.boundaries |= self._sources_of([args[_BOUNDARIES[name]]]).all
         limits = self.observation.table_rows if name == "embedding" else self.observation.classes
         for indices, size in _look_ups(name, args):
-            for source in self._sources_of([indices]):
+            for source in self._sources_of([indices]).elementwise:
                 limits[source] = min(limits.get(source, size), size)
         return result
 
     def depends(self, tensor: Tensor) -> bool:
         """Return True if a tensor depends on the inputs."""
-        return bool(self._sources_of([tensor]))
+        return bool(self._sources_of([tensor]).all)
 
     def read(self, value: object) -> None:
         """Record a value that Python reads, and the line of the model that reads it."""
@@ -161,20 +179,33 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         if place:
             self.observation.readings.append(Reading(place, _abbreviate(value)))
 
-    def _mark(self, values: Iterable[Any], sources: frozenset[str]) -> None:
+    def _mark(self, values: Iterable[Any], sources: _Sources) -> None:
         for value in values:
             if (reference := _storage(value)) is not None:
                 size = value.untyped_storage().nbytes()
                 self.observation.largest = max(self.observation.largest, size)
-                _, known = self._sources.get(reference.cdata, (None, frozenset()))
-                self._sources[reference.cdata] = (reference, known | sources)
+                _, known = self._sources.get(reference.cdata, (None, _NO_SOURCES))
+                self._sources[reference.cdata] = (reference, known.join(sources))
 
-    def _sources_of(self, values: Iterable[object]) -> frozenset[str]:
-        sources: frozenset[str] = frozenset()
+    def _sources_of(self, values: Iterable[object]) -> _Sources:
+        sources = _NO_SOURCES
         for value in values:
             if (reference := _storage(value)) is not None and reference.cdata in self._sources:
-                sources |= self._sources[reference.cdata][1]
+                sources = sources.join(self._sources[reference.cdata][1])
         return sources
+
+
+class _Sources(NamedTuple):
+    """The names of the inputs on which a tensor depends, and on which without a reduction."""
+
+    all: frozenset[str] = frozenset()
+    elementwise: frozenset[str] = frozenset()
+
+    def join(self, other: _Sources) -> _Sources:
+        return _Sources(self.all | other.all, self.elementwise | other.elementwise)
+
+
+_NO_SOURCES = _Sources()
 
 
 #: The observer of the current thread.

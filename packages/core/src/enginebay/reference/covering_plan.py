@@ -1,0 +1,102 @@
+"""Recording of the probe inputs: first what varies alone, then each two variations together.
+
+Mistakes hide where two variations meet: an engine that takes the mask of the first row for all rows
+is right for any mask at a batch of 1, and for any batch with a mask of ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.reference.pairwise import cover_pairs
+from enginebay.reference.probes import REDRAWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.reference.probes import Level, Probe, ProbeGenerator
+    from enginebay.reference.recorder import Recorder
+    from enginebay.tensors import Sample
+
+#: Sizes of which a model may take multiples only.
+_GRAINS = (2, 4, 8, 16, 32, 64)
+
+#: The largest number of combinations, and the bytes of their inputs and outputs, since the artifact
+#: contains them. Their time together has the budget of one run at a larger size.
+_MAX_COMBINATIONS = 48
+_MAX_BYTES = 8 << 20
+
+
+def record_plan(recorder: Recorder, generator: ProbeGenerator) -> None:
+    """Record the model's outputs for all probe inputs that ``generator`` draws.
+
+    Raises:
+        ModelError: The model fails at a size for which it is deployed.
+    """
+    refused = []
+    for probe in generator.draw_all():
+        recorder.record_probe(probe)
+        if probe.label not in recorder.labels and probe.tiled is not None:
+            refused.append(probe)
+    # A model that refuses random values refuses them at any size.
+    if REDRAWN not in recorder.labels:
+        return
+    grain = _record_multiples(recorder, generator, refused) if refused else 1
+    _record_combinations(recorder, generator, grain)
+
+
+def _record_multiples(
+    recorder: Recorder, generator: ProbeGenerator, refused: Sequence[Probe]
+) -> int:
+    """Record multiples of a number near the refused sizes; return the number, or else 1."""
+    first, *others = refused
+    before = len(recorder.dropped)
+    for grain in _GRAINS:
+        near = generator.draw_near(first, grain)
+        if near is None or not _is_accepted(recorder, near):
+            continue
+        del recorder.dropped[before:]
+        labels = tuple(f"{probe.label}: " for probe in refused)
+        reason = next(text for text in recorder.dropped if text.startswith(labels[0]))
+        kept = [text for text in recorder.dropped if not text.startswith(labels)]
+        recorder.dropped[:] = [*kept, f"{reason}; multiples of {grain} are tried instead"]
+        for probe in others:
+            if (near := generator.draw_near(probe, grain)) is not None:
+                _is_accepted(recorder, near)
+        return grain
+    del recorder.dropped[before:]
+    return 1
+
+
+def _is_accepted(recorder: Recorder, probe: Probe) -> bool:
+    if probe.label not in recorder.labels:
+        recorder.record_probe(probe)
+    return probe.label in recorder.labels
+
+
+def _record_combinations(recorder: Recorder, generator: ProbeGenerator, grain: int) -> None:
+    """Record each two variations together, the cheapest first, as far as the budget reaches."""
+    factors = generator.factors(recorder.labels, grain)
+    usual: dict[str, Level] = {name: levels[0] for name, levels in factors.items()}
+    rows = [*cover_pairs(factors, [{**usual, **row} for row in recorder.rows])]
+    before, spent, stored = len(recorder.dropped), 0.0, 0
+    for row in rows[:_MAX_COMBINATIONS]:
+        if spent >= 1 or stored >= _MAX_BYTES:
+            break
+        changed = {name: level for name, level in row.items() if level != usual[name]}
+        values = {name: level for name, level in changed.items() if not name.endswith("=")}
+        # Where the model refuses the sizes, the values may still go together.
+        attempts = [changed, values] if len(values) > 1 and values != changed else [changed]
+        for attempt in filter(None, attempts):
+            is_accepted = _is_accepted(recorder, generator.draw_row(attempt))
+            spent += recorder.cost
+            if is_accepted:
+                stored += _count_bytes(recorder.samples[-1])
+                break
+    if refused := recorder.dropped[before:]:
+        count = f"{len(refused)} combination{'' if len(refused) == 1 else 's'}"
+        recorder.dropped[before:] = [f"{count} of values and sizes, such as {refused[0]}"]
+
+
+def _count_bytes(sample: Sample) -> int:
+    return sum(array.nbytes for array in (*sample.inputs.values(), *sample.outputs.values()))

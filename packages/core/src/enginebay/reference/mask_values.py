@@ -1,0 +1,70 @@
+"""Masks with other values than the example's: with holes, mostly padding, an empty row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enginebay.tensors import NumpyArray
+
+#: The label of the first way in which an input of a single value varies.
+OTHER_VALUES = "other values"
+
+#: The label of the same with padding at the left end, as in decoders.
+MIRRORED = "mirrored"
+
+
+def vary_mask(kept: int) -> dict[str, Callable[[tuple[int, ...]], NumpyArray]]:
+    """Return the ways in which a mask may vary: label → function of the shape.
+
+    Args:
+        kept: The value of an element that counts; 1 minus this value is padding.
+
+    Example:
+        >>> vary_mask(1)["mostly padding"]((2, 4)).tolist()
+        [[1, 0, 0, 0], [1, 1, 0, 0]]
+    """
+    fills = {
+        OTHER_VALUES: _add_holes,
+        MIRRORED: lambda rows: _add_holes(rows[:, ::-1]),
+        "mostly padding": _pad_most,
+        "an empty row": _empty_a_row,
+    }
+
+    def drawing(
+        fill: Callable[[NumpyArray], None],
+    ) -> Callable[[tuple[int, ...]], NumpyArray]:
+        def draw(shape: tuple[int, ...]) -> NumpyArray:
+            padding = np.zeros(shape, np.int8)
+            if padding.size:
+                fill(padding.reshape(-1, shape[-1] if shape else 1))
+            return padding if kept == 0 else 1 - padding
+
+        return draw
+
+    return {label: drawing(fill) for label, fill in fills.items()}
+
+
+def _add_holes(rows: NumpyArray) -> None:
+    """Mark the last element of each row and, in a row of more than three, an earlier one."""
+    length = rows.shape[1]
+    rows[:, -1] = 1
+    if length > 3:
+        for number, row in enumerate(rows):
+            row[1 + number % (length - 3)] = 1
+
+
+def _pad_most(rows: NumpyArray) -> None:
+    """Keep one or two elements at the left end of each row: padding follows them."""
+    for number, row in enumerate(rows):
+        row[1 + number % 2 :] = 1
+
+
+def _empty_a_row(rows: NumpyArray) -> None:
+    """Mark every element of the first row, and the last one of the others."""
+    rows[:, -1] = 1
+    rows[0] = 1
