@@ -32,7 +32,7 @@ def test_an_artifact_is_built_here_and_verified_on_its_device(
         "on such a machine: enginebay verify ARTIFACT"
     ) in lines
     heading = next(line for line in lines if line.startswith("The graph that the engine is built"))
-    assert heading.endswith("on 5 samples; these are not the engine's own figures:")
+    assert heading.endswith("on 6 samples; these are not the engine's own figures:")
     assert lines[-3:] == [
         "Next:",
         "  on a board of kind 1 or 2: enginebay verify out",

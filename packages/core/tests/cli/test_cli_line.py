@@ -49,7 +49,7 @@ def test_deploy_prints_a_closing_table(deployed: Ran) -> None:
     assert seconds[-1] == pytest.approx(sum(seconds[:-1]), abs=0.03)
     assert len({line.index(line.split()[1]) + len(line.split()[1]) for line in lines[1:]}) == 1
     assert re.fullmatch(
-        r"verdict   verified against the PyTorch model, unpatched on 5 samples\n"
+        r"verdict   verified against the PyTorch model, unpatched on 6 samples\n"
         r"range     x in -[\d.]+\.\.[\d.]+\n"
         r"sizes     all fixed; for a dynamic batch: --dynamic batch\n"
         r"engine    onnx\.reference [\d.]+ on cpu, fp32\n"
@@ -290,7 +290,7 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
         cli("verify", "net-build-loopback"),
         cli("verify", "net-build-loopback", "--model", "net.py:build"),
     )
-    recorded, anew = ("9 samples", "13 samples") if sizes else ("5 samples", "9 samples")
+    recorded, anew = ("9 samples", "13 samples") if sizes else ("6 samples", "9 samples")
     against = "the PyTorch model, unpatched"
     assert records.out.startswith(
         f"verified against the recorded outputs of {against} on {recorded}\n"
@@ -332,7 +332,7 @@ def test_inspect_prints_the_origin_of_an_artifact(cli: Run, here: Path, deployed
     text = cli("inspect", "net-build-loopback").out
     for line in (
         r"artifact  net-build-loopback",
-        r"verdict   verified against the PyTorch model, unpatched on 5 samples",
+        r"verdict   verified against the PyTorch model, unpatched on 6 samples",
         r"backend   loopback [\d.]+",
         r"plugin    temporary-loopback 0",
         r"engine    onnx\.reference [\d.]+ on cpu, fp32",

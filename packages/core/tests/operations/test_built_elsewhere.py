@@ -45,10 +45,10 @@ def test_the_graph_agrees_and_the_engine_stays_unverified(ahead: str, tmp_path: 
     simulation = made.verification.simulation
     assert simulation is not None
     assert simulation.engine.startswith("onnx.reference ")
-    assert (simulation.samples, simulation.failed) == (5, ())
+    assert (simulation.samples, simulation.failed) == (6, ())
     assert [(output.name, output.passed) for output in simulation.outputs] == [("output", True)]
-    assert " ran the graph: 1 output on 5 samples; worst: " in simulation.describe()
-    assert " on 5 samples; these are not the engine" in made.verification._repr_html_()
+    assert " ran the graph: 1 output on 6 samples; worst: " in simulation.describe()
+    assert " on 6 samples; these are not the engine" in made.verification._repr_html_()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["built_for"] == "a board of kind 1 or 2"
     assert not (tmp_path / "out" / "simulation").exists()
@@ -105,7 +105,7 @@ def test_graphs_of_a_partitioned_model_are_run_as_a_chain(
         export=eb.ExportOptions(cuts=["middle"]),
     )
     assert made.verification.simulation is not None
-    assert made.verification.simulation.samples == 5
+    assert made.verification.simulation.samples == 6
     assert len(made.artifact.manifest.parts) == 2
     assert not list((tmp_path / "out").rglob("simulation"))
     monkeypatch.setenv("AHEAD_DEVICE", "Board 1")

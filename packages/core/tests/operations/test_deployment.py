@@ -87,8 +87,8 @@ def test_the_verdict_comes_from_several_sizes_and_probes(
     assert verification.basis is not None
     assert verification.basis.labels[0] == "example"
     assert {"redrawn", "permuted", "zeros"} < set(verification.basis.labels)
-    assert verification.samples == 9
-    assert len(verification.basis.labels) == 10  # with NaN and infinity, which are not judged
+    assert verification.samples == 21
+    assert len(verification.basis.labels) == 22  # with NaN and infinity, which are not judged
     assert verification.reference == "the PyTorch model, unpatched"
     assert [step.name for step in deployment.steps] == [
         *("reference", "export", "convert", "verify", "publish"),
@@ -419,7 +419,7 @@ def test_shape_params_generate_inputs_and_dynamic_dimensions(tmp_path: Path) -> 
         params={"input_shapes": "2x3x8x8", "min_shapes": "1x3x8x8", "max_shapes": "4x3x8x8"},
     )
     assert deployment.verdict == "verified"
-    assert deployment.verification.samples == 8
+    assert deployment.verification.samples == 9
     assert deployment.artifact.inputs[0].dims == ("input_0", 3, 8, 8)
 
 

@@ -54,7 +54,7 @@ def test_reprs_show_backend_verdict_and_path(deployment: eb.Deployment) -> None:
     assert repr(deployment) == f"<Deployment on loopback, verified, in '{path}'>"
     assert repr(deployment.artifact) == f"<Artifact of loopback, verified, in '{path}'>"
     assert repr(deployment.verification) == (
-        "<Verification verified against the PyTorch model, unpatched on 5 samples>"
+        "<Verification verified against the PyTorch model, unpatched on 6 samples>"
     )
     assert (
         repr(Verification.unverified("nobody knows")) == "<Verification unverified: nobody knows>"
@@ -69,7 +69,7 @@ def test_the_html_has_the_figures_and_no_colours(deployment: eb.Deployment) -> N
         results = (deployment, deployment.verification, deployment.artifact, wrapper)
         pages = [Page(result._repr_html_()) for result in results]
     whole, verdict, artifact, running = (" | ".join(page.texts) for page in pages)
-    assert "verified against the PyTorch model, unpatched on 5 samples" in verdict
+    assert "verified against the PyTorch model, unpatched on 6 samples" in verdict
     assert "max error | rtol | atol | result | output | float32 | 1x3" in verdict
     assert "input float32[1, 3]" in artifact
     assert "cpu, fp32" in running
@@ -136,7 +136,7 @@ def test_a_deployment_prints_as_the_table_of_the_command(
     monkeypatch.chdir(deployment.artifact.path.parent)
     lines = str(deployment).splitlines()
     assert lines[0].split() == ["STEP", "SECONDS"]
-    assert lines[8] == "verdict   verified against the PyTorch model, unpatched on 5 samples"
+    assert lines[8] == "verdict   verified against the PyTorch model, unpatched on 6 samples"
     assert lines[-4].startswith("artifact  relu (2 files, ")
     assert lines[-2].split() == [
         "OUTPUT",

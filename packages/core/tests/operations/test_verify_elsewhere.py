@@ -50,7 +50,7 @@ def test_verify_on_the_device_records_the_run(built: Path, move: Callable[..., N
     recorded = manifest.verification
     assert before is not None
     assert recorded is not None
-    assert (recorded.verdict, recorded.samples, recorded.basis) == ("verified", 5, before.basis)
+    assert (recorded.verdict, recorded.samples, recorded.basis) == ("verified", 6, before.basis)
     assert (recorded.reference, recorded.simulation) == (before.reference, before.simulation)
     assert manifest.receipt == run.receipt
     assert eb.verify(built).reference == f"the recorded outputs of {before.reference}"

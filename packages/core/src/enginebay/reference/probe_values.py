@@ -34,7 +34,7 @@ _SMALL_FACTOR = 1e-3
 #: The level of floats that are all equal.
 ZEROS = "zeros"
 
-#: The largest value of a pixel. Examples from 0 to 1 often stand for images.
+#: The largest value of a pixel. Examples from 0 to 1 with three axes or more are often images.
 _LARGEST_PIXEL = 255
 
 
@@ -162,8 +162,8 @@ class ValueGenerator:
             ZEROS: scale(0.0),
             "a thousandth": scale(_SMALL_FACTOR),
         }
-        is_image = array.dtype.kind == "f" and not is_constant(array) and array.min() >= 0
-        if self.wide and is_image and array.max() <= 1:
+        is_image = array.dtype.kind == "f" and array.ndim > 2 and array.min() >= 0
+        if self.wide and is_image and array.max() <= 1 and not is_constant(array):
             levels["pixels up to 255"] = partial(self._draw_pixels, name)
         return levels
 
