@@ -164,7 +164,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
     ran = cli("deploy", "tiny.onnx", "--backend", "loopback", "--gain", "1.5")
     assert (ran.code, ran.out) == (1, "")
     assert re.fullmatch(
-        r"error: mismatched against .+ on [25] samples\n"
+        r"error: mismatched against .+ on [26] samples\n"
         r"place    \"y\".* at \[.+\]: expected \S+, found \S+; \d+ of 48 elements differ\n"
         r"allowed  rtol \S+, atol \S+; rtol \S+ would pass\n"
         r"(warning  .+\n)*"
@@ -290,7 +290,7 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
         cli("verify", "net-build-loopback"),
         cli("verify", "net-build-loopback", "--model", "net.py:build"),
     )
-    recorded, anew = ("9 samples", "13 samples") if sizes else ("6 samples", "9 samples")
+    recorded, anew = ("11 samples", "16 samples") if sizes else ("6 samples", "11 samples")
     against = "the PyTorch model, unpatched"
     assert records.out.startswith(
         f"verified against the recorded outputs of {against} on {recorded}\n"

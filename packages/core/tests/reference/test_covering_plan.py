@@ -205,7 +205,7 @@ VALUES: dict[str, tuple[Compute, Compute, torch.Tensor]] = {
         lambda x, _: x / (x.abs() + 1e-3),
         torch.randn(2, 6),
     ),
-    "pixels": (lambda x, _: x, lambda x, _: x.clamp(max=200), torch.rand(2, 6)),
+    "pixels": (lambda x, _: x, lambda x, _: x.clamp(max=200), torch.rand(1, 3, 6)),
 }
 
 

@@ -34,6 +34,9 @@ _SMALL_FACTOR = 1e-3
 #: The level of floats that are all equal.
 ZEROS = "zeros"
 
+#: The level of an input that may hold an image.
+PIXELS = "pixels up to 255"
+
 #: The largest value of a pixel. Examples from 0 to 1 with three axes or more are often images.
 _LARGEST_PIXEL = 255
 
@@ -164,7 +167,7 @@ class ValueGenerator:
         }
         is_image = array.dtype.kind == "f" and array.ndim > 2 and array.min() >= 0
         if self.wide and is_image and array.max() <= 1 and not is_constant(array):
-            levels["pixels up to 255"] = partial(self._draw_pixels, name)
+            levels[PIXELS] = partial(self._draw_pixels, name)
         return levels
 
     def _draw_wide(self, name: str, factor: float, shape: tuple[int, ...]) -> NumpyArray:

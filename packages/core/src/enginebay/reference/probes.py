@@ -25,7 +25,7 @@ from enginebay.models import (
     shapes_at,
     size_levels,
 )
-from enginebay.reference.probe_values import ZEROS, ValueGenerator
+from enginebay.reference.probe_values import PIXELS, ZEROS, ValueGenerator
 from enginebay.tensors import is_float, resize
 from enginebay.verdict import PROBES
 
@@ -145,6 +145,8 @@ class ProbeGenerator:
             seed=seed,
         )
         self._common = {name: self._values.common_levels(name) for name in example}
+        for name in settings.domain:  # which says what the values are
+            self._common[name].pop(PIXELS, None)
         self._own = {name: self._values.own_levels(name) for name in example}
 
     def draw_all(self) -> list[Probe]:
