@@ -162,7 +162,9 @@ def test_a_folder_is_reported_as_the_origin_of_its_weights(tmp_path: Path) -> No
 def test_a_failed_download_is_reported_in_one_line(
     model: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    # The variable HF_HUB_OFFLINE is read once, at the import; with a network that responds to
+    # nothing the library tries for half a minute.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(eb.EnginebayError) as caught:
         find_model(f"{model}?pretrained")
     message = f"the pretrained weights of '{model}' cannot be downloaded: "
