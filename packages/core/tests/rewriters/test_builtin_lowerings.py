@@ -100,6 +100,7 @@ BOTH = [
     find_spec("onnxruntime") is None,
     reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
 )
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("case", "exporter"), BOTH)
 def test_operators_with_dynamic_batch_export_correctly_only_with_lowerings(export, exporter, case):
     torch.manual_seed(0)
