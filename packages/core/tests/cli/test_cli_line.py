@@ -192,7 +192,7 @@ def test_a_mismatch_can_be_published_with_a_warning(cli: Run) -> None:
     assert again.out.startswith("mismatched against the recorded outputs of ")
     inspected = cli("inspect", "tiny-loopback")
     assert inspected.code == 0
-    assert "\nverdict   mismatched against " in inspected.out
+    assert "\nverdict   recorded: mismatched against " in inspected.out
 
 
 def test_export_then_convert_then_run(cli: Run, here: Path) -> None:
@@ -332,7 +332,7 @@ def test_inspect_prints_the_origin_of_an_artifact(cli: Run, here: Path, deployed
     text = cli("inspect", "net-build-loopback").out
     for line in (
         r"artifact  net-build-loopback",
-        r"verdict   verified against the PyTorch model, unpatched on 6 samples",
+        r"verdict   recorded: verified against the PyTorch model, unpatched on 6 samples; \S+Z",
         r"backend   loopback [\d.]+",
         r"plugin    temporary-loopback 0",
         r"engine    onnx\.reference [\d.]+ on cpu, fp32",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +16,7 @@ from enginebay.artifact.file_checks import REBUILD_HINT, check_file, check_paths
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
-from enginebay.verdict import has_axis
+from enginebay.verdict import VerdictWarning, has_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -177,6 +179,18 @@ class Artifact(msgspec.Struct, frozen=True):
                 hint="name the model: --model MODEL",
             )
         return model
+
+    def warn(self) -> None:
+        """Emit a :class:`~enginebay.VerdictWarning` if the artifact was published although wrong.
+
+        Whatever runs an artifact calls this once, not at each call of the engine.
+        """
+        if self.verdict in ("mismatched", "crashed"):
+            text = (
+                f"the recorded verdict of '{self.path}' is {self.verdict}, so its outputs are not "
+                f"the model's: enginebay inspect {shlex.quote(str(self.path))}"
+            )
+            warnings.warn(text, VerdictWarning, stacklevel=3)
 
     def check_current(self) -> None:
         """Check that no other artifact has replaced this artifact at its path.

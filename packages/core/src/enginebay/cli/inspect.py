@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
 
-    from enginebay.artifact import Artifact, IRRecord
+    from enginebay.artifact import Artifact, IRRecord, Manifest
     from enginebay.data import DataRecord
     from enginebay.partition import Part
 
@@ -63,7 +63,7 @@ def _print_artifact(artifact: Artifact) -> None:
     print_fields(
         (
             ("artifact", short_path(artifact.path)),
-            ("verdict", verification.headline() if verification else "unverified"),
+            ("verdict", _describe_verdict(manifest)),
             *(verification.fields() if verification else ()),
             ("weights", weights_text(manifest.weights)),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
@@ -96,6 +96,16 @@ def _print_artifact(artifact: Artifact) -> None:
         right=("SIZE",),
         digests=("SHA256",),
     )
+
+
+def _describe_verdict(manifest: Manifest) -> str:
+    """Return the recorded verdict and its time: nothing is compared here."""
+    verification = manifest.verification
+    if verification is None:
+        return "unverified"
+    # Each machine that the engine is built for has compared it at a time of its own.
+    time = max((run.time for run in manifest.runs), default=manifest.created)
+    return f"recorded: {verification.headline()}; {time}"
 
 
 def _format_param(value: object) -> str:

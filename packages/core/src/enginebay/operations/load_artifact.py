@@ -55,7 +55,7 @@ def load(
         UsageError: ``within`` is set, and the artifact records no range.
     """
 
-    def load_opened(opened: Artifact) -> Wrapper:
+    def load_opened(opened: Artifact) -> tuple[Artifact, Wrapper]:
         watch = None if within is None else _watch_range(opened, within)
         request = load_request(opened, device=device, strict=strict)
         if isolated:
@@ -68,10 +68,16 @@ def load(
         wrapper.set_task(cache(lambda: opened.task))
         if watch is not None:
             wrapper.watch_inputs(watch)
-        return wrapper
+        return opened, wrapper
 
     # An engine that reads files of two artifacts raises errors that mislead.
-    return use_artifact(artifact, load_opened)
+    opened, wrapper = use_artifact(artifact, load_opened)
+    try:
+        opened.warn()
+    except Warning:  # a filter made it an error: nobody could close the wrapper
+        wrapper.close()
+        raise
+    return wrapper
 
 
 def _watch_range(opened: Artifact, within: str) -> Callable[[Mapping[str, Array]], None]:

@@ -12,7 +12,15 @@ import msgspec
 import enginebay as eb
 from enginebay.authors import Steps
 from enginebay.authors.artifacts import check_target
-from enginebay.commands import Fields, Result, join_names, python_call, short_path, typed
+from enginebay.commands import (
+    Fields,
+    Result,
+    join_names,
+    python_call,
+    quiet_verdict,
+    short_path,
+    typed,
+)
 from enginebay.errors import Hint, NotVerifiedError, UsageError, argument
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
@@ -175,7 +183,8 @@ def quantize(
             deployment = deploy_with(nodes, folder, verify=verify.replace(allow_mismatch=True))
             manifest = deployment.artifact.manifest
             check_precision(manifest.backend, manifest.params, None, _PURPOSE)
-            (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
+            with quiet_verdict():  # the metric decides about this trial, not its verdict
+                (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
             return Attempt(tuple(nodes), deployment, _check_reference(row), max_drop)
 
         order: list[str] = []

@@ -102,6 +102,8 @@ def evaluate(
     sources = find_metrics(metrics)
     _check_model_named(sources, model)
     subjects = open_subjects(artifacts)
+    for subject in subjects:
+        subject.artifact.warn()
     items = DataSet.of(data)
     if items.needs_task:
         items = items.for_task(common_task(subjects))

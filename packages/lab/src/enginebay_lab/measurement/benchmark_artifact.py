@@ -188,6 +188,7 @@ def _describe_artifacts(
             opened: Artifact, name: str = name, first: SubjectSpec | None = first
         ) -> SubjectSpec:
             request = load_request(opened, device=device, strict=strict)
+            opened.warn()
             if arrays is not None:
                 return describe_artifact(name, request, arrays)
             if first is None:
