@@ -12,6 +12,7 @@ import enginebay as eb
 from enginebay.errors import NotVerifiedError
 from enginebay.reference.perturbed_decisions import PerturbedDecisions
 from enginebay.reference.perturbed_rounding import PerturbedRounding
+from enginebay.verification import engine_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +82,96 @@ def test_errors_larger_than_a_step_are_a_mismatch(
 ) -> None:
     with pytest.raises(NotVerifiedError):
         deploy(Engine(quantised, engine), STEPPED, loopback, tmp_path)
+
+
+def multiply(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    return x @ weights
+
+
+def convolve(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    return nn.functional.conv1d(x[..., None], weights.T[..., None])[..., 0]
+
+
+def multiply_each(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    return (x[:, None] @ weights.expand(len(x), *weights.shape))[:, 0]
+
+
+class SmallColumn(nn.Module):
+    """Sums, and a last column of small differences of sums; the engine has another order."""
+
+    def __init__(self, operation: Any, wrong: Any = None) -> None:
+        super().__init__()
+        self.operation, self.wrong = operation, wrong
+        random = torch.Generator().manual_seed(0)
+        self.weights = nn.Parameter(torch.randn(256, 128, generator=random) / 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rest = self.operation(x, self.weights[:, -1:] * (1 - 2.0**-10))
+        is_engine = torch.jit.is_tracing()
+        dims = (0,) if is_engine else ()
+        if is_engine and self.wrong == "input":
+            x = x * (1 + 2.0**-12)
+        if is_engine and self.wrong == "half":
+            x = x.half().float()
+        sums = self.operation(x.flip(1) if is_engine else x, self.weights.flip(dims))
+        small = sums[:, -1:] - rest
+        if is_engine and self.wrong == "column":
+            small = small * 1.01
+        if is_engine and self.wrong == "last row":
+            small = small + torch.linspace(0, 2e-5, 8)[:, None]
+        return torch.cat([sums[:, :-1], small], 1)
+
+
+OPERATIONS = pytest.mark.parametrize("operation", [multiply, convolve, multiply_each])
+SPREAD = torch.randn(8, 256, generator=torch.Generator().manual_seed(1))
+
+
+@OPERATIONS
+def test_elements_whose_rounding_exceeds_their_tolerance_are_judged_by_it(
+    loopback: str, tmp_path: Path, operation: Any
+) -> None:
+    deployed = deploy(SmallColumn(operation), SPREAD, loopback, tmp_path)
+    verification = deployed.verification
+    (output,) = verification.outputs
+    assert verification.verdict == "verified"
+    assert 0 < output.rounded_count <= 8
+    ((_, text),) = [field for field in verification.fields() if field[0] == "rounding"]
+    assert f"{output.rounded_count} of 1024 elements differ by up to " in text
+    assert verification.basis is not None
+    assert not verification.basis.undecided
+    again = eb.verify(deployed.artifact)
+    assert (again.verdict, again.outputs) == ("verified", verification.outputs)
+
+
+@OPERATIONS
+@pytest.mark.parametrize("wrong", ["column", "last row", "input", "half"])
+def test_rounding_of_some_elements_excuses_no_wrong_engine(
+    loopback: str, tmp_path: Path, operation: Any, wrong: str
+) -> None:
+    model = SmallColumn(operation, wrong)
+    try:
+        deployed = deploy(model, SPREAD, loopback, tmp_path)
+    except NotVerifiedError:
+        return
+    assert deployed.verdict == "unverified"
+
+
+def test_samples_that_rounding_decides_are_judged_without_further_runs_of_the_engine(
+    loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * 1e5 + x) - x.exp() * 1e5
+
+    runs = []
+    trial = engine_verdict.run_trial
+    monkeypatch.setattr(
+        engine_verdict, "run_trial", lambda *args, **kw: runs.append(args) or trial(*args, **kw)
+    )
+    engine = Engine(cancelled, lambda x: x * 1)
+    deployed = deploy(engine, torch.randn(2, 8), loopback, tmp_path)
+    assert deployed.verification.basis is not None
+    assert len(deployed.verification.basis.undecided) > 1
+    assert len(runs) == 1
 
 
 def best(x: torch.Tensor) -> torch.Tensor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from enginebay.reference.rounding_sensitivity import drop_undecided_probes
+from enginebay.reference.recorded_samples import RecordedModel
+from enginebay.reference.rounding_sensitivity import settle_rounding
 from enginebay.verification import judge
 
 if TYPE_CHECKING:
@@ -32,18 +34,18 @@ class SettledVerdict(NamedTuple):
 def judge_settled(
     request: LoadRequest, recorded: RecordedReference, terms: Terms
 ) -> SettledVerdict:
-    """Judge an engine until no mismatch is left that rounding errors explain.
-
-    A probe on which rounding alone decides must not excuse an error on another one. Therefore, such
-    probes are left out, and the engine is judged again on the others.
+    """Run an engine once, and judge it without the mismatches that rounding errors explain.
 
     Args:
         request: The engine to load and run.
         recorded: The inputs, with the reference's outputs.
         terms: Tolerances, comparators and the time limit.
     """
-    verification, receipt = judge(request, recorded, terms)
-    while rest := drop_undecided_probes(recorded, verification, terms.comparators):
-        recorded = rest
-        verification, receipt = judge(request, recorded, terms)
-    return SettledVerdict(verification, receipt, recorded.engine_samples)
+    # Only PyTorch can run the model again, with other rounding errors.
+    settle = partial(settle_rounding, recorded) if isinstance(recorded, RecordedModel) else None
+    verification, receipt = judge(request, recorded, terms, settle)
+    labels, samples = recorded.basis.labels, recorded.engine_samples
+    if verification.basis is not None and len(verification.basis.labels) < len(labels):
+        pairs = zip(labels, samples, strict=True)
+        samples = [sample for label, sample in pairs if label in verification.basis.labels]
+    return SettledVerdict(verification, receipt, samples)

@@ -6,7 +6,7 @@ no infinity: values that may be NaN or infinite are stored as text.
 
 from __future__ import annotations
 
-from enginebay.verdict.figures import EXAMPLE, ITEM, OutputComparison, Signal, Simulation
+from enginebay.verdict.figures import EXAMPLE, ITEM, OutputComparison, Rounding, Signal, Simulation
 from enginebay.verdict.matching import (
     Aligned,
     Allowed,
@@ -29,6 +29,7 @@ __all__ = [
     "InputRange",
     "Matching",
     "OutputComparison",
+    "Rounding",
     "Signal",
     "Simulation",
     "SizeRange",

@@ -46,6 +46,8 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
             inputs).
         comparator: Name of the comparator: ``detections:0.5``; empty if the output was compared
             element by element.
+        rounded_count: Number of elements beyond the tolerance that pass, since the model's own
+            rounding explains them.
     """
 
     name: str
@@ -66,6 +68,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     sample: str = EXAMPLE
     comparator: str = ""
+    rounded_count: int = 0
 
     @property
     def badness(self) -> tuple[bool, float, float]:
@@ -88,6 +91,17 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
             text += f"; {self.reason}" if self.worst_index is not None else f": {self.reason}"
         return text + self._describe_tolerance()
 
+    def describe_rounding(self) -> str:
+        """Describe in one line the elements that rounding decides; "" if there are none."""
+        if not self.rounded_count or not self.passed or not self.rtol_that_passes:
+            return ""
+        place = "" if self.sample == EXAMPLE else f" on '{self.sample}'"
+        return (
+            f'"{self.name}"{place}: {self.rounded_count} of {self.total} elements differ by up to '
+            f"{self.rtol_that_passes / self.rtol:.2g} times the tolerance, no more than the "
+            "model's own rounding: PyTorch is as far from double precision"
+        )
+
     def _describe_tolerance(self) -> str:
         if self.worst_index is None:
             return ""
@@ -99,6 +113,18 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         if self.atol_that_passes is not None:
             return f"{text}; atol {self.atol_that_passes:g} would pass"
         return f"{text}; no tolerance would pass"
+
+
+class Rounding(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the elements of one output may lie beyond their tolerance, by the model's rounding.
+
+    Attributes:
+        elements: The largest number of such elements.
+        error: The largest absolute error of such an element.
+    """
+
+    elements: int
+    error: float
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):

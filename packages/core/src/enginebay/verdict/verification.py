@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from enginebay.display import Fields, Result, document, labelled
-from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
+from enginebay.verdict.figures import EXAMPLE, OutputComparison, Rounding, Signal, Simulation
 from enginebay.verdict.matching import Matching
 from enginebay.verdict.verified_range import VerifiedRange
 
@@ -39,6 +39,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         undecided: Labels of the samples on which rounding errors change the model's own outputs by
             more than the tolerance. Such probe inputs are left out. If the caller passed
             such a sample, it is kept, and makes the verdict ``unverified``.
+        rounding: Label of a sample → output name → how far elements may lie beyond the tolerance,
+            since the model's own rounding is as large there.
         untried: Names of the inputs whose elements all have one and the same value in all samples.
         range: The values and sizes of the inputs in the samples; None if they were not recorded.
         refused: Name of a dynamic dimension without a limit → size at which the model itself fails.
@@ -57,6 +59,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     beyond: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    rounding: dict[str, dict[str, Rounding]] = {}
     untried: tuple[str, ...] = ()
     range: VerifiedRange | None = None
     refused: dict[str, int] = {}
@@ -221,8 +224,9 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text, such as ``("warning", "...")``.
 
-        The texts are limitations, the verified range, comparators' results, signal-to-noise ratios,
-        likely causes of a mismatch, and the probe inputs (generated) that were left out.
+        The texts are limitations, the verified range, comparators' results, elements that rounding
+        decides, signal-to-noise ratios, likely causes of a mismatch, and the probe inputs
+        (generated) that were left out.
         """
         dropped = self.basis.dropped if self.basis else ()
         known = self.basis.range if self.basis else None
@@ -230,6 +234,11 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             *(("warning", text) for text in self.warnings),
             *([("range", known.describe())] if known and self.passed else ()),
             *(("compared", matching.describe()) for matching in self.matchings),
+            *(
+                ("rounding", text)
+                for output in self.outputs
+                if (text := output.describe_rounding())
+            ),
             *(("signal", signal.describe()) for signal in self.signals if signal.passed),
             *(("cause", text) for text in self.causes()),
             *(("left out", text) for text in dropped),

@@ -6,9 +6,10 @@ the outputs that are expected.
 
 from __future__ import annotations
 
-from enginebay.verification.comparison import compare_outputs
+from enginebay.verification.comparison import allowed_errors, compare_outputs
 from enginebay.verification.engine_trial import run_trial
 from enginebay.verification.engine_verdict import Terms, judge
+from enginebay.verification.evidence import Evidence
 from enginebay.verification.recorded_reference import RecordedReference
 from enginebay.verification.sample_comparison import check_comparators, compare_sample
 from enginebay.verification.set_comparison import ToleranceOptions
@@ -16,9 +17,11 @@ from enginebay.verification.tolerance import ROUNDING, tolerance_for
 
 __all__ = [
     "ROUNDING",
+    "Evidence",
     "RecordedReference",
     "Terms",
     "ToleranceOptions",
+    "allowed_errors",
     "check_comparators",
     "compare_outputs",
     "compare_sample",

@@ -11,13 +11,14 @@ from enginebay.errors import UsageError
 from enginebay.tensors import is_float
 from enginebay.verdict import OutputComparison
 from enginebay.verification.comparison_accumulator import ComparisonAccumulator
-from enginebay.verification.output_arrays import as_numpy, compute_scale
+from enginebay.verification.output_arrays import as_numpy, compute_scale, widen_dtype
 from enginebay.verification.tolerance import Tolerance, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enginebay.tensors import Array, NumpyArray
+    from enginebay.verdict import Rounding
     from enginebay.verification.output_arrays import SmallSlices
 
 #: Limits the temporary float64 arrays to some 16 MiB, however large the outputs are.
@@ -32,6 +33,7 @@ def compare_outputs(
     rtol: float | None = None,
     atol: float | None = None,
     apart: Mapping[str, SmallSlices] | None = None,
+    rounding: Mapping[str, Rounding] | None = None,
 ) -> tuple[OutputComparison, ...]:
     """Compare an artifact's outputs with the reference's.
 
@@ -45,6 +47,7 @@ def compare_outputs(
         apart: Output name → masks of slices (elements with the same index on an axis) whose
             tolerance is relative to the magnitude of the slice, not of the output; see
             :func:`find_small_slices`. By default, the small slices of ``expected``.
+        rounding: Output name → how far elements may lie beyond the default tolerance.
 
     Returns:
         One comparison per output: first the outputs in ``expected``, then outputs that are only in
@@ -70,7 +73,8 @@ def compare_outputs(
         else:
             arrays = expected[name], found[name]
             slices = None if apart is None else apart.get(name)
-            results.append(_compare_output(name, *arrays, precision, rtol, atol, slices))
+            allowed = rounding.get(name) if rounding else None
+            results.append(_compare_output(name, *arrays, precision, rtol, atol, slices, allowed))
     return tuple(results)
 
 
@@ -99,6 +103,7 @@ def _compare_output(
     rtol: float | None,
     atol: float | None,
     small_slices: SmallSlices | None,
+    rounding: Rounding | None,
 ) -> OutputComparison:
     left, dtype = as_numpy(expected)
     right, found_dtype = as_numpy(found)
@@ -111,7 +116,26 @@ def _compare_output(
         return msgspec.structs.replace(result, reason=reason)
     tolerance = resolve_tolerance(left, dtype, precision, rtol, atol)
     scale = tolerance_scale(left, tolerance, small_slices)
+    if rounding is not None and rtol is None and atol is None:
+        tolerance = msgspec.structs.replace(tolerance, rounding=rounding)
     return compare_arrays(result, left, right, tolerance, scale)
+
+
+def allowed_errors(
+    expected: NumpyArray, precision: str, small_slices: SmallSlices | None = None
+) -> NumpyArray:
+    """Return the largest allowed error of each element of an output, without NaN and infinity.
+
+    Args:
+        expected: The output.
+        precision: The precision that the engine computed in.
+        small_slices: As ``apart`` in :func:`compare_outputs`; ``{}`` for no slices.
+    """
+    import numpy as np
+
+    tolerance = tolerance_for(expected.dtype.name, precision)
+    scale = tolerance_scale(expected, tolerance, small_slices)
+    return np.asarray(tolerance.atol + tolerance.rtol * (np.abs(widen_dtype(expected)) + scale))
 
 
 def tolerance_scale(

@@ -32,6 +32,7 @@ class ComparisonAccumulator:
         self.tolerance = tolerance
         self.exact = exact
         self.mismatched = self.one_sided = self.nan_in_both = self.worst_at = 0
+        self.rounded = 0
         self.max_abs = self.max_rel = self.required_rtol = 0.0
         # Below every score, so that an output without errors has a worst element too.
         self.worst_score = -1.0
@@ -47,7 +48,10 @@ class ComparisonAccumulator:
             reach = np.minimum(size + scale, sys.float_info.max)
             allowed = self.tolerance.atol + self.tolerance.rtol * reach
             # Written as "not <=": NaN fails every comparison, and must count as a mismatch.
-            self.mismatched += int(np.count_nonzero(~(same | (error <= allowed))))
+            differs = ~(same | (error <= allowed))
+            self.mismatched += int(np.count_nonzero(differs))
+            if (rounding := self.tolerance.rounding) is not None:
+                self.rounded += int(np.count_nonzero(error[differs] <= rounding.error))
             required = _compute_required_rtol(error, reach, self.tolerance)
             finite = np.isfinite(error)
             relative = error[finite & (size > 0)] / size[finite & (size > 0)]
@@ -73,6 +77,10 @@ class ComparisonAccumulator:
             return msgspec.structs.replace(result, passed=True, reason="both outputs are empty")
         worst = tuple(int(i) for i in np.unravel_index(self.worst_at, expected.shape))
         tolerance = self.tolerance
+        # Too many elements that only rounding explains are explained by something else.
+        if tolerance.rounding is None or self.rounded > tolerance.rounding.elements:
+            self.rounded = 0
+        self.mismatched -= self.rounded
         return msgspec.structs.replace(
             result,
             total=expected.size,
@@ -89,6 +97,7 @@ class ComparisonAccumulator:
             atol_that_passes=None if expected.dtype.kind in "bOSU" else self._passing_atol(),
             passed=self.mismatched == 0,
             reason=self._describe_mismatches(expected.size),
+            rounded_count=self.rounded,
         )
 
     def _passing_rtol(self) -> float | None:
@@ -107,6 +116,8 @@ class ComparisonAccumulator:
             parts.append(f"{self.mismatched} of {total} elements differ")
         if self.one_sided:
             parts.append(f"{self.one_sided} of them NaN or infinite in one output only")
+        if self.rounded:
+            parts.append(f"{self.rounded} of {total} elements differ by rounding")
         # NaN in both passes, but the reader should know.
         if self.nan_in_both:
             parts.append(f"{self.nan_in_both} of {total} elements are NaN in both")

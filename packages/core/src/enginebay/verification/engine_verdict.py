@@ -15,6 +15,8 @@ from enginebay.verification.simulation import build_simulated_verdict, build_uns
 from enginebay.verification.verdict_rules import decide
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enginebay.artifact import LoadRequest
     from enginebay.comparators import Comparator
     from enginebay.inference import Receipt
@@ -38,7 +40,10 @@ class Terms(NamedTuple):
 
 
 def judge(
-    request: LoadRequest, recorded: RecordedReference, terms: Terms
+    request: LoadRequest,
+    recorded: RecordedReference,
+    terms: Terms,
+    settle: Callable[[Evidence], Evidence] | None = None,
 ) -> tuple[Verification, Receipt | None]:
     """Run an engine and compare its outputs with the reference's.
 
@@ -49,6 +54,7 @@ def judge(
         request: The engine to load and run.
         recorded: The inputs, with the reference's outputs.
         terms: Tolerances, comparators and the time limit.
+        settle: Leaves out the samples, and allows the errors, that rounding explains.
 
     Returns:
         The verdict, and the engine's receipt. The verdict is ``crashed`` if the engine ended its
@@ -56,19 +62,22 @@ def judge(
         None if the engine crashed or cannot run on this machine.
     """
     if (built_for := request.built_for) is None:
-        return _judge_run(request, recorded, terms)
+        return _judge_run(request, recorded, terms, settle)
     against = _known_reference(recorded)
     try:
-        found = _judge_run(request, recorded, terms)
+        found = _judge_run(request, recorded, terms, settle)
         verdict = build_simulated_verdict(*found, built_for, against)
     except EnginebayError as err:
         verdict = build_unsimulated_verdict(built_for, str(err), against)
     # A machine that the engine is built for will compare it on the same samples later.
-    return msgspec.structs.replace(verdict, basis=recorded.basis), None
+    return msgspec.structs.replace(verdict, basis=verdict.basis or recorded.basis), None
 
 
 def _judge_run(
-    request: LoadRequest, recorded: RecordedReference, terms: Terms
+    request: LoadRequest,
+    recorded: RecordedReference,
+    terms: Terms,
+    settle: Callable[[Evidence], Evidence] | None,
 ) -> tuple[Verification, Receipt | None]:
     """Run what ``request`` loads; return the verdict on its outputs, and its receipt."""
     samples = recorded.engine_samples
@@ -89,6 +98,8 @@ def _judge_run(
         precision=receipt.precision,
         allowed=request.allowed_precision(),
     )
+    if settle is not None:
+        evidence = settle(evidence)
     return build_verdict(evidence, recorded.description, receipt.fallbacks), receipt
 
 

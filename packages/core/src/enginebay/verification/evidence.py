@@ -111,9 +111,10 @@ class Evidence:
                 self.options,
                 self.comparators,
                 small_slices=self.small_slices,
+                rounding=self.basis.rounding.get(label),
                 all_expected=all_expected,
             )
-            for _, sample, outputs in self.runs
+            for label, sample, outputs in self.runs
         ]
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from enginebay.comparators import Comparator
     from enginebay.tensors import Array, NumpyArray, Sample
-    from enginebay.verdict import Aligned, ComparisonResult, OutputComparison
+    from enginebay.verdict import Aligned, ComparisonResult, OutputComparison, Rounding
     from enginebay.verification.output_arrays import SmallSlices
 
 
@@ -40,6 +40,7 @@ def compare_sample(
     options: ToleranceOptions,
     comparators: Sequence[Comparator] = (),
     small_slices: Mapping[str, SmallSlices] | None = None,
+    rounding: Mapping[str, Rounding] | None = None,
     all_expected: Sequence[Mapping[str, Array]] = (),
 ) -> SampleComparison:
     """Compare the outputs of one sample, by the user's comparators or element by element.
@@ -52,6 +53,7 @@ def compare_sample(
         small_slices: Output name → masks of the slices (elements with the same index on an axis)
             that get a tolerance for small values; see :func:`find_small_slices`. By default, the
             slices that are small in ``expected``.
+        rounding: Output name → how far elements may lie beyond the default tolerance.
         all_expected: The reference's outputs of all samples, which comparators may read.
     """
     compared_names = _compared_names(comparators)
@@ -62,6 +64,7 @@ def compare_sample(
         rtol=options.rtol,
         atol=options.atol,
         apart=small_slices,
+        rounding=rounding,
     )
     by_name = {output.name: output for output in elementwise}
     results: list[ComparisonResult | None] = []

@@ -28,6 +28,7 @@ from typing import Final
 import msgspec
 
 from enginebay.errors import UsageError
+from enginebay.verdict import Rounding  # msgspec reads the annotation
 
 _SMALLEST_NORMAL: Final = 2.0**-126  # fp32 and bf16: engines may flush smaller numbers to zero
 
@@ -68,11 +69,13 @@ class Tolerance(msgspec.Struct, frozen=True):
         rtol: The relative tolerance.
         atol: The absolute tolerance, in the output's unit.
         noise: The rounding noise relative to the scale; None if the scale is always 0.
+        rounding: How far some elements may lie beyond this tolerance; None if none may.
     """
 
     rtol: float
     atol: float
     noise: float | None = None
+    rounding: Rounding | None = None
 
 
 def tolerance_for(dtype: str, precision: str) -> Tolerance:
