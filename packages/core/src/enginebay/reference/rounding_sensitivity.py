@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import OutputComparison
     from enginebay.verification import Evidence
-    from enginebay.verification.output_arrays import SmallSlices
 
     Arrays = Mapping[str, NumpyArray]
 
@@ -208,7 +207,7 @@ def _measure_rounding(
     found: NumpyArray,
     doubled: NumpyArray,
     rounded: Sequence[NumpyArray],
-    small_slices: SmallSlices,
+    small_slices: Mapping[tuple[int, int], NumpyArray],
 ) -> Rounding | None:
     """Return how far elements of an output may lie beyond the tolerance; None if none may.
 
@@ -221,7 +220,7 @@ def _measure_rounding(
         found: The engine's output.
         doubled: The output in double precision.
         rounded: The output in single precision, with random rounding errors.
-        small_slices: The slices of the output that have tolerances of their own.
+        small_slices: By axis and its length, a mask of the slices with tolerances of their own.
     """
     others = (found, doubled, *rounded)
     if not all(other.shape == expected.shape and np.isfinite(other).all() for other in others):

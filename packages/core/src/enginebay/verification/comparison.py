@@ -122,7 +122,7 @@ def _compare_output(
 
 
 def allowed_errors(
-    expected: NumpyArray, precision: str, small_slices: SmallSlices | None = None
+    expected: NumpyArray, precision: str, small_slices: Mapping[tuple[int, int], NumpyArray]
 ) -> NumpyArray:
     """Return the largest allowed error of each element of an output, without NaN and infinity.
 
@@ -134,7 +134,7 @@ def allowed_errors(
     import numpy as np
 
     tolerance = tolerance_for(expected.dtype.name, precision)
-    scale = tolerance_scale(expected, tolerance, small_slices)
+    scale = tolerance_scale(expected, tolerance, dict(small_slices))
     return np.asarray(tolerance.atol + tolerance.rtol * (np.abs(widen_dtype(expected)) + scale))
 
 
