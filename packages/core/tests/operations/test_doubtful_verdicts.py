@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import InputError, NotVerifiedError, UsageError
+from enginebay.errors import ArtifactError, InputError, NotVerifiedError, UsageError
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -428,3 +428,13 @@ def test_dropped_probe_does_not_hide_an_error_on_another(loopback: str, tmp_path
         deploy_planes(tmp_path, Planes(wrong), loopback)
     basis = caught.value.verdict.basis
     assert basis.dropped == BY_ROUNDING
+
+
+def test_more_labels_than_samples_are_an_error_that_names_the_file(deploy: Deploy) -> None:
+    artifact = deploy(torch.relu, torch.randn(2, 4)).artifact
+    where = artifact.path / "manifest.json"
+    manifest = json.loads(where.read_text("utf-8"))
+    manifest["verification"]["basis"]["labels"].append("one more")
+    where.write_text(json.dumps(manifest), "utf-8")
+    with pytest.raises(ArtifactError, match=r"samples\.npz\" has 7 samples, and the manifest has"):
+        eb.verify(artifact.path)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.artifact import SAMPLES_FILE
 from enginebay.data import DataSet
-from enginebay.errors import UsageError
+from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import InputCheck
 from enginebay.operations.backend import get_backend
 from enginebay.tensors import Sample, to_numpy
@@ -88,7 +89,7 @@ def _read_recorded(opened: Artifact) -> RecordedReference:
     return RecordedReference(
         description=f"the recorded outputs of {against}" if against else "the recorded outputs",
         samples=tuple(samples),
-        basis=_recorded_basis(opened),
+        basis=_check_labels(opened, _recorded_basis(opened), len(samples)),
     )
 
 
@@ -146,8 +147,8 @@ def _label_inputs(opened: Artifact, inputs: list[Arrays] | None) -> list[tuple[s
     if inputs is not None:
         return list(zip(_label_samples(len(inputs)), inputs, strict=True))
     arrays = [sample.inputs for sample in opened.samples()]
-    labels = _recorded_basis(opened).labels or (EXAMPLE,) * len(arrays)
-    return list(zip(labels, arrays, strict=True))
+    basis = _check_labels(opened, _recorded_basis(opened), len(arrays))
+    return list(zip(basis.labels or (EXAMPLE,) * len(arrays), arrays, strict=True))
 
 
 def _label_samples(count: int) -> tuple[str, ...]:
@@ -158,6 +159,18 @@ def _recorded_basis(opened: Artifact) -> Basis:
     # Artifacts of early versions have no basis.
     verification = opened.manifest.verification
     return (verification and verification.basis) or Basis()
+
+
+def _check_labels(opened: Artifact, basis: Basis, count: int) -> Basis:
+    """Return ``basis``; raise ArtifactError unless it has labels for ``count`` samples, or none."""
+    if count and basis.labels and len(basis.labels) != count:
+        raise ArtifactError(
+            f'"{opened.path / SAMPLES_FILE}" has {count} samples, and the manifest has labels for '
+            f"{len(basis.labels)}: one of the two files is another artifact's, or was edited",
+            hint=f"verify against the model: enginebay verify {opened.path} --model MODEL "
+            "--input NAME=SHAPE",
+        )
+    return basis
 
 
 def _no_reference_error(opened: Artifact) -> UsageError:
