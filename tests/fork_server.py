@@ -64,6 +64,7 @@ PRELOADED = (
 _AT_START = (
     *("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "MKL_", "OPENBLAS_", "KMP_"),
     *("ATEN_", "DNNL_", "ONEDNN_", "TORCH_", "NUMPY_", "NPY_"),
+    "ENGINEBAY_NO_GPU",  # the stand-in for CUDA does
 )
 _READ_LATER = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
@@ -312,6 +313,8 @@ def main(path: str, entries: list[str]) -> None:
     atexit.register(_end_at_once)  # the first to be registered, so the last to be called
     bare = list(sys.path)
     sys.path[:] = entries
+    with contextlib.suppress(ImportError):  # as the start of a Python with these folders does
+        importlib.import_module("sitecustomize")
     ours: list[str] = []
     for package in ("enginebay", "enginebay_lab", "enginebay_vision"):
         with contextlib.suppress(ImportError):

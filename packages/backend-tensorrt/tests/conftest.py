@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fork_server import no_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,13 +77,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif not HAS_RTX and not (HAS_BINDINGS and item.path.name in NAMES):
             reason = "TensorRT for RTX is not installed: nox -s tensorrt"
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_forks() -> Iterator[None]:
-    """Spawn every process: torch imports ``cuda``, for which a fork has no stand-in."""
-    with no_forks():
-        yield
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from enginebay.hooks import CheckEnvRequest
 from enginebay_tensorrt import environment
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 
+pytestmark = pytest.mark.process  # a fork has the stand-in for CUDA
 HAS_RTX = find_spec("tensorrt_rtx_bindings") is not None
 #: The installed product: TensorRT for RTX whole, or the bindings of TensorRT 10 or 11 alone.
 INSTALLED = TensorrtRtxParams if HAS_RTX else TensorrtParams

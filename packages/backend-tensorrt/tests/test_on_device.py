@@ -201,6 +201,7 @@ with eb.load(sys.argv[1]) as wrapper:
 """
 
 
+@pytest.mark.process
 def test_arrays_need_no_torch(convert: Any, tmp_path: Path) -> None:
     artifact = convert(linear(tmp_path / "m.onnx"))
     command = [sys.executable, "-c", NUMPY, artifact.path]

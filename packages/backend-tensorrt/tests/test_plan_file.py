@@ -19,9 +19,12 @@ from onnx import TensorProto, helper, numpy_helper
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(
-    find_spec("tensorrt_rtx_bindings") is None, reason="TensorRT for RTX is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        find_spec("tensorrt_rtx_bindings") is None, reason="TensorRT for RTX is not installed"
+    ),
+    pytest.mark.process,  # a fork has the stand-in for CUDA
+]
 
 #: Two million weights: the plan's head fits where they do not.
 SIZE = 1400

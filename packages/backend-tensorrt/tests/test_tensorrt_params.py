@@ -182,6 +182,7 @@ def test_a_dynamic_size_without_a_limit_is_refused() -> None:
         resolve_profiles_for(X, TensorrtParams(), {"x": ShapeProfile((1, 3), (2, 3), (None, 3))})
 
 
+@pytest.mark.process
 def test_the_plugin_imports_no_engine() -> None:
     code = (
         "import sys; before = set(sys.modules)\n"  # cuda-bindings' wheel has a .pth file
