@@ -42,9 +42,11 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         assert request.calibration is not None  # core checks this
         _check_target(request.ir.path, target, "int8")
         request.progress(f"calibrating on {len(request.calibration)} items")
-        written, wide_nodes = quantize(request.ir.path, target, request.calibration, request.keep)
-        if wide_nodes:
-            request.leave_in_float(wide_nodes)
+        quantized = quantize(request.ir.path, target, request.calibration, request.keep)
+        request.leave_in_float(quantized.wide_nodes)
+        for note in quantized.notes:
+            request.note(note)
+        written = quantized.files
     else:
         written = _copy_files(_list_copies(request, target))
     return written + _copy_files(_list_library_copies(params.custom_ops, request.work_dir))

@@ -19,10 +19,11 @@ option ``session.x64quantprecision``, is up to 1.5 times slower and cannot load 
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.authors.arrays import fits_eight_bits
 from enginebay.authors.files import quiet
@@ -49,27 +50,40 @@ _MASKING = (
     *("Mul", "Neg", "Not", "QuantizeLinear", "Shape", "Slice", "Sub", "Where"),
 )
 
+#: Of 255 steps for the largest values, a part of this share has fewer than 16.
+_LEAST_SHARE = 16
+
 #: Weights of larger models are stored in a separate file: protobuf files are limited to 2 GB.
 _MAX_BYTES_IN_ONE_FILE = 1 << 30
 
 
+class Quantized(NamedTuple):
+    """The result of :func:`quantize`.
+
+    Attributes:
+        files: The written files; the model first.
+        wide_nodes: The nodes with values that do not fit 8 bits, each with the largest magnitude.
+        notes: A sentence for each node that joins values that need scales of their own.
+    """
+
+    files: list[Path]
+    wide_nodes: dict[str, float]
+    notes: list[str]
+
+
 def quantize(
     source: Path, target: Path, samples: CalibrationData, keep: tuple[str, ...] = ()
-) -> tuple[list[Path], dict[str, float]]:
+) -> Quantized:
     """Write the model with Q/DQ nodes.
 
     Nodes with values that do not fit 8 bits, such as the sum of attention scores and a mask, stay
-    in floating point.
+    in floating point, and so do nodes that join values of different units.
 
     Args:
         source: An ``.onnx`` file.
         target: The file to write; the weights of a large model go into a file next to it.
         samples: The calibration data: arrays by the inputs' names.
         keep: Names of nodes from :func:`quantizable_nodes` that are not quantised.
-
-    Returns:
-        The written files, the model first; and the nodes with values that do not fit 8 bits, each
-        with the largest magnitude of these values.
 
     Raises:
         MissingDependencyError: onnx is not installed.
@@ -79,9 +93,10 @@ def quantize(
     with _simplify(source) as simplified:
         large = _is_large_model(source)
         _insert_nodes(simplified, target, samples, keep, large=large)
-        wide_nodes = _find_wide_nodes(target)
-        if wide_nodes:
-            _insert_nodes(simplified, target, samples, (*keep, *wide_nodes), large=large)
+        graph = _QuantisedGraph(target)
+        wide_nodes, joints = graph.find_wide_nodes(), graph.find_joints()
+        if wide_nodes or joints:
+            _insert_nodes(simplified, target, samples, (*keep, *wide_nodes, *joints), large=large)
     if not any(node.op_type == "QuantizeLinear" for node in _read_nodes(target)):
         raise ConversionError(
             f"'{source.name}' has no nodes to quantise: expected one of {', '.join(_COMPUTING)}",
@@ -93,7 +108,15 @@ def quantize(
         weights.chmod(target.stat().st_mode)  # onnx makes it readable for the owner only
         files.append(weights)
     computing = quantizable_nodes(source).keys() if wide_nodes else ()
-    return files, {name: size for name, size in wide_nodes.items() if name in computing}
+    return Quantized(
+        files=files,
+        wide_nodes={name: size for name, size in wide_nodes.items() if name in computing},
+        notes=[
+            f"{name} stays in floating point: it joins values up to {low:.3g} and up to "
+            f"{high:.3g}, and one scale in 8 bits would leave too few steps for the smaller values"
+            for name, (low, high) in joints.items()
+        ],
+    )
 
 
 def _insert_nodes(
@@ -120,54 +143,100 @@ def _insert_nodes(
     )
 
 
-def _find_wide_nodes(path: Path) -> dict[str, float]:
-    """Return the nodes that read or write a tensor whose range does not fit 8 bits.
+class _QuantisedGraph:
+    """A model with Q/DQ nodes: its nodes by the tensors that they read and write, and the ranges.
 
-    Each has the largest magnitude of such a tensor, as the scale of its Q node shows it.
+    Args:
+        path: The model.
     """
-    import numpy as np
-    import onnx
-    from onnx.numpy_helper import to_array
 
-    graph = onnx.load(path, load_external_data=False).graph
-    scales = {
-        tensor.name: to_array(tensor)
-        for tensor in graph.initializer
-        if tensor.data_location != onnx.TensorProto.EXTERNAL and not tensor.dims
-    }
-    makers = {output: node for node in graph.node for output in node.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    found: dict[str, float] = {}
-    for node in graph.node:
-        if node.op_type != "QuantizeLinear" or (scale := scales.get(node.input[1])) is None:
-            continue
+    def __init__(self, path: Path) -> None:
+        import onnx
+        from onnx.numpy_helper import to_array
+
+        graph = onnx.load(path, load_external_data=False).graph
+        self.nodes = list(graph.node)
+        self.outputs = {output.name for output in graph.output}
+        self.scales = {
+            tensor.name: float(to_array(tensor))
+            for tensor in graph.initializer
+            if tensor.data_location != onnx.TensorProto.EXTERNAL and not tensor.dims
+        }
+        self.makers = {output: node for node in self.nodes for output in node.output}
+        self.readers: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.nodes:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+
+    def find_wide_nodes(self) -> dict[str, float]:
+        """Return the nodes that read or write a tensor whose range does not fit 8 bits.
+
+        Each has the largest magnitude of such a tensor.
+        """
+        found: dict[str, float] = {}
+        for node in self.nodes:
+            largest = self._measure_range(node)
+            if node.op_type != "QuantizeLinear" or fits_eight_bits(-largest, largest):
+                continue
+            touching = self._list_mask_nodes(node.input[0])
+            for back in self.readers.get(node.output[0], []):
+                touching += self.readers.get(back.output[0], [])
+            for near in touching:
+                if near.op_type in (*_COMPUTING, *_MOVING):
+                    found[near.name] = max(found.get(near.name, 0.0), largest)
+        return found
+
+    def find_joints(self) -> dict[str, tuple[float, float]]:
+        """Return the nodes that join values of different units for an output: boxes and scores.
+
+        Each has its smallest and its largest range. One scale for both would leave too few steps
+        for the smaller values.
+        """
+        found = {}
+        for node in self.nodes:
+            inputs = [self.makers[name] for name in node.input if name in self.makers]
+            ranges = [
+                self._measure_range(maker)
+                for maker in inputs
+                if maker.op_type == "DequantizeLinear"
+            ]
+            ranges = [size for size in ranges if 0 < size < math.inf]
+            if node.op_type != "Concat" or not ranges or not self._is_returned(node):
+                continue
+            if min(ranges) * _LEAST_SHARE < max(ranges):
+                found[node.name] = min(ranges), max(ranges)
+        return found
+
+    def _measure_range(self, node: onnx.NodeProto) -> float:
+        """Return the range that a Q or DQ node has steps for; 0 for other nodes."""
+        scale = self.scales.get(node.input[1], 0.0) if len(node.input) > 1 else 0.0
         # The quantiser writes an infinite scale, or NaN, for an infinite range.
-        largest = float(np.nan_to_num(np.abs(scale.astype(float)) * 255, nan=np.inf, posinf=np.inf))
-        if fits_eight_bits(-largest, largest):
-            continue
-        touching = _list_mask_nodes(node.input[0], makers)
-        for back in readers.get(node.output[0], []):
-            touching += readers.get(back.output[0], [])
-        for near in touching:
-            if near.op_type in (*_COMPUTING, *_MOVING):
-                found[near.name] = max(found.get(near.name, 0.0), largest)
-    return found
+        return math.inf if math.isnan(scale) else abs(scale) * 255
 
+    def _is_returned(self, node: onnx.NodeProto) -> bool:
+        """Return True if the model returns what a node computes, or moves it before."""
+        names = list(node.output)
+        for name in names:
+            if name in self.outputs:
+                return True
+            for reader in self.readers.get(name, []):
+                if reader.op_type in (*_MOVING, "QuantizeLinear", "DequantizeLinear"):
+                    names += [other for other in reader.output if other not in names]
+        return False
 
-def _list_mask_nodes(tensor: str, makers: Mapping[str, onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Return the node that computes a tensor, and for a mask all nodes before that node.
+    def _list_mask_nodes(self, tensor: str) -> list[onnx.NodeProto]:
+        """Return the node that computes a tensor, and for a mask all nodes before that node.
 
-    A 1 that is not exactly 1 in 8 bits would become a large number in ``(1 - mask) * lowest``.
-    """
-    names = [tensor] if tensor in makers else []
-    for name in names:
-        if makers[name].op_type not in _MASKING:
-            return [makers[tensor]]
-        names += [other for other in makers[name].input if other in makers and other not in names]
-    return [makers[name] for name in names]
+        A 1 that is not exactly 1 in 8 bits would become a large number in ``(1 - mask) * lowest``.
+        """
+        makers = self.makers
+        names = [tensor] if tensor in makers else []
+        for name in names:
+            if makers[name].op_type not in _MASKING:
+                return [makers[tensor]]
+            inputs = makers[name].input
+            names += [other for other in inputs if other in makers and other not in names]
+        return [makers[name] for name in names]
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:

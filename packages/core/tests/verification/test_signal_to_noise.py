@@ -37,6 +37,7 @@ def test_constant_logits_do_not_hide_wrong_decisions() -> None:
     signal = measure(expected, found)
     assert signal.decibels is not None
     assert signal.decibels > signal.wanted
+    assert signal.agreed is not None
     assert signal.agreed < 10 < 40 < signal.agreed_wanted
     assert not signal.passed
     assert f"largest value agrees in {signal.agreed} (required " in signal.describe()
@@ -52,6 +53,7 @@ def test_agreement_is_not_required_of_image_outputs() -> None:
     images = RANDOM.normal(size=(8, 3, 16, 16)).astype(np.float32)
     signal = measure(images, add_noise(images, 0.08))
     assert (signal.agreed_wanted, signal.right) == (0, None)
+    assert signal.agreed is not None
     assert signal.agreed < 4
     assert signal.passed
     assert signal.describe().endswith("accuracy was not measured")
@@ -72,3 +74,90 @@ def test_accuracy_may_fall_by_chance_alone(lost: int, passed: bool) -> None:
 @pytest.mark.parametrize("targets", [[10, *CLASSES[1:]], [None, *CLASSES[1:]]])
 def test_accuracy_is_not_measured_with_invalid_targets(targets: Any) -> None:
     assert measure(LOGITS, LOGITS, targets).right is None
+
+
+BOXES = RANDOM.uniform(0, 640, size=(64, 1, 50, 4)).astype(np.float32)
+SCORES = RANDOM.uniform(0, 1, size=(64, 1, 50, 3)).astype(np.float32)
+HEADS = {
+    "the last axis": (-1, "[..., 4:7]"),
+    "the axis before": (-2, "[..., 4:7, :]"),
+}
+
+
+@pytest.mark.parametrize("axis", HEADS)
+def test_scores_that_share_a_scale_with_boxes_are_lost(axis: str) -> None:
+    place, slices = HEADS[axis]
+    expected = np.concatenate([BOXES, SCORES], -1).swapaxes(-1, place)
+    signal = measure(expected, np.round(expected / 2.5) * 2.5)
+    assert signal.decibels is not None
+    assert signal.decibels > 40
+    assert (signal.passed, signal.lost, signal.faint) == (False, slices, "")
+    assert f", noise exceeds the signal in {slices}, " in signal.describe()
+    assert signal.remedy() == (
+        "values of different size share a scale: return them as separate outputs, or keep the "
+        "node that joins them in floating point with --int8-keep (int8_keep=), or calibrate with "
+        "data like those that the engine will receive, or run the worst layers in floating point: "
+        "enginebay quantize"
+    )
+
+
+def test_scores_with_a_scale_of_their_own_pass() -> None:
+    expected = np.concatenate([BOXES, SCORES], -1)
+    found = np.concatenate([np.round(BOXES / 2.5) * 2.5, np.round(SCORES * 255) / 255], -1)
+    signal = measure(expected, found)
+    assert (signal.passed, signal.lost, signal.faint) == (True, "", "")
+
+
+def test_a_class_that_no_item_shows_is_told_and_no_mismatch() -> None:
+    expected = SCORES.copy()
+    expected[..., 1] *= 1e-3
+    signal = measure(expected, np.round(expected * 255) / 255)
+    assert (signal.passed, signal.lost, signal.faint) == (True, "", "[..., 1]")
+    assert signal.limit() == (
+        '"y" varies less than the noise of 8 bits in [..., 1], of which nothing is known: pass '
+        "--data in which it varies, or leave layers in floating point with --int8-keep (int8_keep=)"
+    )
+
+
+@pytest.mark.parametrize(("size", "passed"), [(0.5, True), (1.5, False)])
+def test_constants_of_elements_are_no_signal(size: float, passed: bool) -> None:
+    constants = 30 * RANDOM.choice([-1, 1], size=(16, 24))
+    expected = (constants + RANDOM.normal(size=(64, 1, 16, 24))).astype(np.float32)
+    signal = measure(expected, add_noise(expected, size))
+    assert signal.decibels is not None
+    assert signal.varying is not None
+    assert signal.decibels > 25
+    assert signal.passed is passed
+    assert signal.varying == pytest.approx(-20 * np.log10(size), abs=0.3)
+    assert ("dB without each element's mean (required -0.1)" in signal.describe()) is not passed
+
+
+def test_the_ratio_without_means_is_of_samples_of_one_shape() -> None:
+    rows = [RANDOM.normal(size=(1, length, 4)).astype(np.float32) for length in (3, 5, 7)]
+    samples = [Sample({}, {"y": output}, "item") for output in (*rows, rows[0] + 1)]
+    outputs = [{"y": sample.outputs["y"] + np.float32(0.01)} for sample in samples]
+    (signal,) = measure_signals(samples, outputs, precision="int8")
+    # Both samples of length 3 differ by 1: a variance of a half, and one degree of freedom.
+    assert signal.varying == pytest.approx(10 * np.log10(0.5 / 1e-4), abs=0.1)
+
+
+def test_one_item_includes_the_means() -> None:
+    signal = measure(LOGITS[:1], add_noise(LOGITS[:1], 0.01))
+    assert (signal.varying, signal.agreed, signal.passed) == (None, None, True)
+    assert ", each element's mean included, accuracy" in signal.describe()
+
+
+def test_few_items_may_have_little_signal_by_chance() -> None:
+    expected = np.array([[[1.0, 5.0]], [[1.001, 5.001]]], np.float32)
+    signal = measure(expected, expected + np.float32(0.005))
+    assert signal.varying is not None
+    assert signal.varying_wanted < signal.varying < 0
+    assert signal.passed
+
+
+def test_a_largest_value_that_never_moves_is_not_counted() -> None:
+    expected = LOGITS.copy()
+    expected[..., 3] += 100
+    signal = measure(expected, add_noise(expected, 0.05))
+    assert (signal.agreed, signal.agreed_wanted, signal.passed) == (None, 0, True)
+    assert "largest value" not in signal.describe()

@@ -136,9 +136,16 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
             all other samples.
         samples: Number of measured samples.
         agreed: Number of samples in which the largest values along the last axis have the same
-            indices in the engine's and the model's output.
+            indices in the engine's and the model's output; None if the model's are the same in all
+            samples.
         decibels: The signal-to-noise ratio in dB; None without any noise.
         wanted: The smallest ``decibels`` that pass.
+        varying: The signal-to-noise ratio in dB without each element's own mean over the samples;
+            None without any noise, or if no two samples of the same shape differ.
+        varying_wanted: The smallest ``varying`` that passes.
+        lost: The slices of the output whose noise exceeds their signal without means:
+            ``[..., 4:85]``; empty if there are none.
+        faint: Such slices of which the samples show too little to call the engine wrong.
         agreed_wanted: The smallest ``agreed`` that passes.
         right: Number of samples in which the engine's largest value is at the index of the true
             class; None if the true classes are unknown.
@@ -150,9 +157,13 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     place: str
     samples: int
-    agreed: int
+    agreed: int | None
     decibels: float | None
     wanted: float
+    varying: float | None = None
+    varying_wanted: float = 0.0
+    lost: str = ""
+    faint: str = ""
     agreed_wanted: int = 0
     right: int | None = None
     right_in_model: int = 0
@@ -160,20 +171,57 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """True if the ratio, the count of equal largest values and the accuracy are high enough."""
+        """True if the ratios, the count of equal decisions and the accuracy are high enough."""
         is_right = self.right is None or self.right >= self.right_wanted
         is_clear = self.decibels is None or self.decibels >= self.wanted
-        return is_clear and is_right and self.agreed >= self.agreed_wanted
+        varies = self.varying is None or self.varying >= self.varying_wanted
+        agrees = self.agreed is None or self.agreed >= self.agreed_wanted
+        return is_clear and varies and not self.lost and is_right and agrees
 
     def describe(self) -> str:
         """Describe in one line the ratio in dB, how often classes agree, and the accuracy."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
-        required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
+        parts = [f'"{self.output}" {level} on {place} (required {self.wanted:.1f})']
+        if self.varying is not None:
+            required = f" (required {self.varying_wanted:.1f})"
+            is_low = self.varying < self.varying_wanted
+            parts.append(
+                f"{self.varying:.1f} dB without each element's mean{required if is_low else ''}"
+            )
+        elif self.place == "items" and self.samples == 1:
+            parts.append("each element's mean included")
+        if self.lost:
+            parts.append(f"noise exceeds the signal in {self.lost}")
+        if self.agreed is not None:
+            required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
+            parts.append(f"largest value agrees in {self.agreed}{required}")
+        return ", ".join([*parts, *filter(None, [self.accuracy()])])
+
+    def remedy(self) -> str:
+        """Return what to do if the signal does not pass."""
+        text = (
+            "calibrate with data like those that the engine will receive, or run the worst layers "
+            "in floating point: enginebay quantize"
+        )
+        if not self.lost:
+            return text
         return (
-            f'"{self.output}" {level} on {place} (required {self.wanted:.1f}), '
-            f"largest value agrees in {self.agreed}{required}"
-            f"{', ' if self.place == 'items' else ''}{self.accuracy()}"
+            "values of different size share a scale: return them as separate outputs, or keep the "
+            f"node that joins them in floating point with --int8-keep (int8_keep=), or {text}"
+        )
+
+    def limit(self) -> str:
+        """Describe in one line the slices of which the verdict says nothing; "" if there are none.
+
+        The engine is not called wrong, since the samples may just not show what they are about.
+        """
+        if not self.faint:
+            return ""
+        return (
+            f'"{self.output}" varies less than the noise of 8 bits in {self.faint}, of which '
+            "nothing is known: pass --data in which it varies, or leave layers in floating point "
+            "with --int8-keep (int8_keep=)"
         )
 
     def accuracy(self) -> str:

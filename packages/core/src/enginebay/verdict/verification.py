@@ -274,7 +274,11 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
     def warnings(self) -> tuple[str, ...]:
         """A sentence for each limitation: fallbacks, and cases that the samples do not cover."""
         limits = self.basis.limits() if self.basis is not None else ()
-        return (*self.fallbacks, *limits, *([self.non_finite] if self.non_finite else ()))
+        faint = filter(None, (signal.limit() for signal in self.signals))
+        return (
+            *(*self.fallbacks, *limits, *faint),
+            *([self.non_finite] if self.non_finite else ()),
+        )
 
     def causes(self) -> tuple[str, ...]:
         """Return likely causes of a mismatch, with the remedy of each."""
@@ -284,8 +288,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         # If the engine cannot run here, only the error metrics of its graph show the cause.
         figures = self if self.outputs else self.simulation or self
         causes += [
-            f"{signal.describe()}: calibrate with data like those that the engine will receive, or "
-            "run the worst layers in floating point: enginebay quantize"
+            f"{signal.describe()}: {signal.remedy()}"
             for signal in figures.signals
             if not signal.passed
         ]

@@ -8,18 +8,35 @@ and weights), which together have 20 dB more noise. So a ratio of 20 dB is requi
 tenth of the signal, which is 0.4 of the relative tolerance of 8 bits. The signal is the part of an
 output that varies: its mean does not count.
 
+This ratio counts what an engine without inputs would know: elements that have different constants
+are signal. So a second ratio leaves each element's own mean over the samples out: the part of the
+output that tells one item from another. It must be at least 0 dB, for the whole output and for
+each slice (the elements with one index on an axis, if they are three or more). Below 0 dB the noise
+exceeds the signal, and an engine that always returned the mean would be nearer to the model. More
+is not required: items may be alike, and networks with random weights have as little as 2 dB here,
+trained ones as much as in the first ratio. The mean is computed from the samples, which costs one
+of them: the noise is reduced by the same part. One sample has no mean of its own, so this ratio is
+measured only for two or more samples of one shape.
+
+The ratio of a slice finds quantities of different units that share a scale: scores beside boxes of
+640 pixels are all rounded to 0. But a class that no item shows has no signal either, in a right
+engine. Scores have the unit 1: a slice whose values stay below a sixteenth shows no detection, no
+class and no keypoint, and a slice as large as its output (a border that no item changes) differs by
+what a step allows. Both are told as limits of the verdict, and are no mismatch.
+
 The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
 distribution with ``n`` degrees of freedom. The noise may reach the value that only one sum in a
 thousand exceeds. This value is computed by a formula of Wilson and Hilferty (Proceedings of the
-National Academy of Sciences 17, 1931).
+National Academy of Sciences 17, 1931). In the second ratio the signal may be as small as only one
+sum in a thousand is.
 
 Noise may be small compared with an output, but large compared with the differences between scores
 that decide a classification, for example if some classes always have the score -100. Therefore,
 random noise is added to the model's outputs: twice the allowed noise, relative to the part of the
 scores that varies from item to item. The engine must keep the best class of as many items as this
-noise does. If the data have targets, accuracy may fall by 1 % and a margin for chance: the number
-of changed predictions has a Poisson distribution, whose standard deviation is the root of the
-number.
+noise does. A largest value that is the same in all items decides nothing, and is not counted. If
+the data have targets, accuracy may fall by 1 % and a margin for chance: the number of changed
+predictions has a Poisson distribution, whose standard deviation is the root of the number.
 """
 
 from __future__ import annotations
@@ -57,6 +74,18 @@ _MAX_ACCURACY_DROP = 0.01
 #: The number of standard deviations that one in a thousand normally distributed values exceeds.
 _ONE_IN_A_THOUSAND = 3.09
 
+#: A slice with fewer values in each sample may have little signal by chance.
+_MIN_SLICE_VALUES = 3
+
+#: A slice is small if its magnitude is this many times below the magnitude of the whole.
+_SMALL_SLICE_RATIO = 16
+
+#: Scores that stay below this show nothing in any sample.
+_FAINTEST_SCORE = 1 / 16
+
+#: A description lists at most this many ranges of slices.
+_MAX_RANGES = 3
+
 #: Number of random draws of the noise, which estimate the fraction of changed classes.
 _NOISE_DRAWS = 8
 
@@ -67,6 +96,34 @@ class _Classification(NamedTuple):
     scores: NumpyArray
     engine_class: int
     target: int | None
+
+
+class _ElementSums:
+    """Sums over samples of one shape, for each element: values, squares and noise."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.samples = 0
+        self.counts = np.zeros(shape, np.int64)
+        self.total, self.squares, self.noise, self.largest = np.zeros((4, *shape))
+
+    def add(self, expected: NumpyArray, found: NumpyArray) -> None:
+        """Add a sample; values that are NaN or infinite do not count."""
+        finite = np.isfinite(expected) & np.isfinite(found)
+        left = np.where(finite, expected, 0).astype(np.float64)
+        right = np.where(finite, found, 0).astype(np.float64)
+        self.samples += 1
+        self.counts += finite
+        self.total += left
+        self.squares += left * left
+        self.noise += (right - left) ** 2
+        self.largest = np.maximum(self.largest, np.abs(left))
+
+    def leave_out_means(self) -> tuple[NumpyArray, NumpyArray]:
+        """Return the signal without each element's mean, and the noise that belongs to it."""
+        counts = np.maximum(self.counts, 1)
+        signal = np.maximum(self.squares - self.total**2 / counts, 0)
+        # The mean of the samples is nearer to them than the true mean.
+        return signal, self.noise * (counts - 1) / counts
 
 
 def measure_signals(
@@ -114,6 +171,8 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
     power = noise = total = 0.0
     count = agreed = 0
     items: list[_Classification] = []
+    best: set[bytes] = set()
+    sums: dict[tuple[int, ...], _ElementSums] = {}
     for sample, outputs, target in group:
         if name not in sample.outputs:
             continue  # a comparator could not compare it, and the sample is a mismatch
@@ -129,9 +188,11 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
         total += float(left.sum())
         noise += float(np.square(right - left).sum())
         count += left.size
-        agreed += (
-            bool(np.array_equal(expected.argmax(-1), found.argmax(-1))) if expected.ndim else 1
-        )
+        sums.setdefault(expected.shape, _ElementSums(expected.shape)).add(expected, found)
+        if expected.ndim:
+            largest = expected.argmax(-1)
+            best.add(largest.tobytes())
+            agreed += bool(np.array_equal(largest, found.argmax(-1)))
         # The scores of one item: all axes but the last have size 1.
         if expected.shape[-1:] == (expected.size,) and expected.size <= _MAX_CLASSES:
             items.append(_Classification(expected.reshape(-1), int(found.argmax()), target))
@@ -145,13 +206,86 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
         output=name,
         place=place,
         samples=len(group),
-        agreed=agreed,
-        decibels=10 * math.log10(power / noise) if noise else None,
+        # A largest value that is always the same says nothing.
+        agreed=agreed if len(best) > 1 else None,
+        decibels=_to_decibels(power, noise),
         wanted=_required_decibels(count, rtol),
     )
+    signal = _add_variation(signal, [each for each in sums.values() if each.samples > 1])
     sizes = {item.scores.size for item in items}
     is_classifier = len(items) == len(group) > 1 == len(sizes) and place == "items"
     return _add_accuracy(signal, items) if is_classifier else signal
+
+
+def _add_variation(signal: Signal, sums: Sequence[_ElementSums]) -> Signal:
+    """Return a copy of ``signal`` with the ratio without each element's mean, and the lost slices.
+
+    Return ``signal`` itself if no two samples have the same shape, or if they do not differ.
+    """
+    parts = [each.leave_out_means() for each in sums]
+    power, noise = (sum(float(arrays[index].sum()) for arrays in parts) for index in (0, 1))
+    squares = sum(float(each.squares.sum()) for each in sums)
+    if power <= 1e-12 * squares:  # equal samples, apart from rounding
+        return signal
+    degrees = sum((each.samples - 1) * each.total.size for each in sums)
+    signal = msgspec.structs.replace(
+        signal,
+        varying=_to_decibels(power, noise),
+        varying_wanted=10 * math.log10(_chance_factor(degrees, low=True)),
+    )
+    if not signal.passed:
+        return signal
+    lost, faint = _find_lost_slices(sums)
+    return msgspec.structs.replace(signal, lost=lost, faint=faint)
+
+
+def _find_lost_slices(sums: Sequence[_ElementSums]) -> tuple[str, str]:
+    """Describe the slices of an output whose noise exceeds their signal.
+
+    Returns:
+        The slices that are lost, because they are far smaller than the whole output, but not too
+        small to be scores; and all others. Both are of one axis: one that has lost slices, and
+        among such axes that with the worst slice.
+    """
+    worst, lost, faint = (0, 0.0), "", ""
+    for each in sums:
+        signal, noise = each.leave_out_means()
+        shape = each.total.shape
+        for axis, size in enumerate(shape):
+            rest = tuple(other for other in range(len(shape)) if other != axis)
+            values = each.total.size // size
+            if size < 2 or values < _MIN_SLICE_VALUES:
+                continue
+            power, around = signal.sum(rest), noise.sum(rest)
+            squares = each.squares.sum(rest)
+            wanted = _chance_factor((each.samples - 1) * values, low=True)
+            is_weak = (power > 1e-12 * squares.mean()) & (power < wanted * around)
+            if not is_weak.any():
+                continue
+            is_small = squares * _SMALL_SLICE_RATIO**2 <= squares.mean()
+            is_lost = is_weak & is_small & (each.largest.max(rest) >= _FAINTEST_SCORE)
+            badness = int(is_lost.any()), float(np.max(around[is_weak] / power[is_weak]))
+            if badness <= worst:
+                continue
+            worst, after = badness, len(shape) - 1 - axis
+            lost, faint = (_format_slices(flags, after) for flags in (is_lost, is_weak & ~is_lost))
+    return lost, faint
+
+
+def _format_slices(flags: NumpyArray, after: int) -> str:
+    """Format the slices as in Python: ``[..., 4:9, :]``; ``after`` is the number of axes behind."""
+    places = np.flatnonzero(flags)
+    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if places.size else []
+    texts = [
+        f"[..., {run[0] if len(run) == 1 else f'{run[0]}:{run[-1] + 1}'}{', :' * after}]"
+        for run in runs
+    ]
+    rest = sum(len(run) for run in runs[_MAX_RANGES:])
+    return ", ".join(texts[:_MAX_RANGES]) + (f" and {rest} more" if rest else "")
+
+
+def _to_decibels(power: float, noise: float) -> float | None:
+    return 10 * math.log10(power / noise) if noise else None
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
@@ -164,8 +298,9 @@ def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
         return signal
-    required = _required_agreements(expected, signal.wanted)
-    signal = msgspec.structs.replace(signal, agreed_wanted=required)
+    if signal.agreed is not None:
+        required = _required_agreements(expected, signal.wanted)
+        signal = msgspec.structs.replace(signal, agreed_wanted=required)
     targets = [-1 if item.target is None else item.target for item in items]
     if not all(0 <= target < expected.shape[1] for target in targets):
         return signal
@@ -200,7 +335,17 @@ def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
 
 def _required_decibels(count: int, rtol: float) -> float:
     """Return the smallest signal-to-noise ratio in dB that passes, for ``count`` elements."""
-    spread = 2 / (9 * count)
-    by_chance = (1 - spread + _ONE_IN_A_THOUSAND * math.sqrt(spread)) ** 3
     # The lower limit avoids the logarithm of 0 if the user passes rtol=0.
-    return -20 * math.log10(_NOISE_SHARE * max(rtol, 1e-9)) - 10 * math.log10(by_chance)
+    allowed = -20 * math.log10(_NOISE_SHARE * max(rtol, 1e-9))
+    return allowed - 10 * math.log10(_chance_factor(count))
+
+
+def _chance_factor(count: int, *, low: bool = False) -> float:
+    """Return the factor by which the sum of ``count`` squares exceeds its mean by chance.
+
+    One sum in a thousand is larger, or with ``low`` smaller.
+    """
+    spread = 2 / (9 * count)
+    deviation = _ONE_IN_A_THOUSAND * math.sqrt(spread)
+    # Of very few squares, the sum may be as good as 0.
+    return float(max(1 - spread + (-deviation if low else deviation), 1e-3) ** 3)
