@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
     from enginebay.data import Item
     from enginebay.models import BoundModel
+    from enginebay.params import DynamicShapes
     from enginebay.reference.probes import Domain
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
+
+#: At most this many items make one batch.
+_MAX_STACKED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,34 @@ class SampleCollection:
         self.add_sample(label, Sample(item.inputs, outputs, "item"))
         if (target := _read_class(item.target)) is not None:
             self.targets[label] = target
+
+    def stack_items(self, dynamic: DynamicShapes) -> tuple[str, Arrays] | None:
+        """Return a label and the inputs of the first items as one batch; None if they do not fit.
+
+        A calibrated engine gets no probe inputs, so its items show whether it is right for a batch.
+        The first axis of all inputs must be one dynamic dimension.
+        """
+        import numpy as np
+
+        items = [sample.inputs for sample in self.samples if sample.kind == "item"]
+        dims = {dynamic.get(name, {}).get(0) for name in (items[0] if items else ())}
+        dim = dims.pop() if len(dims) == 1 else None
+        if not self.calibrated or dim is None:
+            return None
+        shapes = {name: array.shape[1:] for name, array in items[0].items()}
+        alike = [
+            (number, item)
+            for number, item in enumerate(items)
+            if {name: array.shape[1:] for name, array in item.items()} == shapes
+        ][:_MAX_STACKED]
+        rows = len(next(iter(items[0].values())))
+        alike = alike[: (dim.max or _MAX_STACKED * rows) // rows]
+        stacked = {name: np.concatenate([item[name] for _, item in alike]) for name in shapes}
+        if len(alike) < 2 or {len(array) for array in stacked.values()} != {len(alike) * rows}:
+            return None
+        labels = [label for label in self.labels if label.startswith(ITEM)]
+        numbers = [labels[number].removeprefix(ITEM) for number, _ in alike]
+        return f"items {', '.join(numbers)} as one batch", stacked
 
     def add_sample(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
         """Add a sample; ``beyond`` is True if a value lies outside the example's range."""

@@ -83,6 +83,8 @@ def record_reference(
     recorder.record_example(state)
     for item in items:
         recorder.record_item(item)
+    if stacked := recorder.stack_items(model.dynamic):
+        recorder.record_probe(Probe(*stacked))
     record_plan(recorder, generator)
     if settings.count and not settings.calibrated:
         record_larger_sizes(recorder, generator)
@@ -170,6 +172,8 @@ def _record_foreign_file(
     results = reference.compute_outputs([item.inputs for item in copied]) if copied else []
     for item, result in zip(copied, results, strict=True):
         collection.add_item(item, result)
+    if stacked := collection.stack_items(model.dynamic):
+        probes = [Probe(*stacked), *probes]
     chosen = probes if is_fast else probes[:1]
     try:
         results = reference.compute_outputs([probe.inputs for probe in chosen]) if chosen else []
