@@ -35,7 +35,7 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
     target = request.work_dir / params.file_name
     if params.precision == "fp16":
         request.progress("converting to half precision")
-        written = _write_fp16(request.ir.path, target, params)
+        written = _write_fp16(request, target)
     elif params.precision == "int8":
         from enginebay_onnxruntime.quantize import quantize
 
@@ -93,7 +93,14 @@ def _check_target(source: Path, target: Path, precision: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _write_fp16(source: Path, target: Path, params: OnnxruntimeParams) -> list[Path]:
+def _write_fp16(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[Path]:
+    source, params = request.ir.path, request.params
     _check_target(source, target, "fp16")
-    fp32_ops = (*NO_FP16, *params.fp32_ops)
-    return to_half(source, target, "fp16", fp32_ops=fp32_ops, fp32_nodes=params.fp32_nodes)
+    return to_half(
+        source,
+        target,
+        "fp16",
+        fp32_ops=(*NO_FP16, *params.fp32_ops),
+        fp32_nodes=params.fp32_nodes,
+        suspect=lambda text: request.suspect(f"{text}: --fp32-nodes NODE leaves a node in fp32"),
+    )

@@ -322,7 +322,7 @@ Lower: TypeAlias = Callable[[Any, Sequence[Any], frozenset[str]], Any]
 
 
 def _ignore_text(_text: str) -> None:
-    """Default of ``ConvertRequest.progress`` and ``note``: ignore the text."""
+    """Default of ``ConvertRequest.progress``, ``note`` and ``suspect``: ignore the text."""
 
 
 def _ignore_nodes(_nodes: Mapping[str, float]) -> None:
@@ -359,8 +359,9 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             their values do not fit 8 bits (:func:`enginebay.authors.arrays.fits_eight_bits`), each
             with its largest magnitude. Core records them like those in ``keep``, and tells the
             user.
-        note: A function to call with a sentence that the user will read beside the verdict, such as
-            which number in the model is too large for the precision.
+        note: A function to call with a sentence that the user will read beside the verdict.
+        suspect: A function to call with a sentence that the user will read if the engine is not
+            verified, such as which number in the model is too large for the precision.
         unordered: Names of outputs that a comparator will compare as sets. A backend that compares
             outputs itself must accept any order of their rows.
         simulation: An empty folder for the graph that the engine is built from, if the engine
@@ -385,6 +386,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     leave_in_float: Callable[[Mapping[str, float]], None] = _ignore_nodes
     note: Callable[[str], None] = _ignore_text
+    suspect: Callable[[str], None] = _ignore_text
     unordered: tuple[str, ...] = ()
     simulation: Path | None = None
     lower: Lower = not_lowered

@@ -191,6 +191,29 @@ def test_weights_stay_finite_and_epsilons_stay_above_zero(
     np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
 
 
+@pytest.mark.parametrize(
+    ("precision", "large", "largest"), [("fp16", 1e5, "65504"), ("bf16", 3.4e38, "3.38953e+38")]
+)
+def test_clipped_weights_are_named(
+    tmp_path: Path, precision: str, large: float, largest: str
+) -> None:
+    original = model(
+        [node("Mul", ["x", "w"], ["m"]), node("Add", ["m", "v"], ["y"])],
+        [("x", FLOAT, [2])],
+        [("y", FLOAT, [2])],
+        [("w", np.array([1, -large], np.float32)), ("v", np.array([1, -np.inf], np.float32))],
+    )
+    onnx.save(original, tmp_path / "full.onnx")
+    told: list[str] = []
+    to_half(tmp_path / "full.onnx", tmp_path / "half.onnx", precision, suspect=told.append)
+    (name,) = (node.name or "Mul" for node in original.graph.node if node.op_type == "Mul")
+    (text,) = told
+    assert text == (
+        f"the constant {-large:.6g} of {name} is beyond {largest}, the largest number of "
+        f"{precision}, which replaces it"
+    )
+
+
 def test_constants_are_converted_like_weights(convert: Convert) -> None:
     original = model(
         [

@@ -32,6 +32,7 @@ class ConvertedEngine:
         kept: The names of the nodes that an 8-bit engine runs in floating point.
         sizes: The smallest and the largest size of each dynamic dimension with declared limits.
         notes: The converter's sentences for the user.
+        suspicions: Its sentences for the case that the engine is not verified.
     """
 
     backend: BackendHooks
@@ -43,6 +44,7 @@ class ConvertedEngine:
     kept: tuple[str, ...] = ()
     sizes: SizeLimits = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    suspicions: tuple[str, ...] = ()
 
     @property
     def runs_here(self) -> bool:

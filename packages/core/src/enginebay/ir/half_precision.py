@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from enginebay.errors import ConversionError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import onnx
@@ -44,6 +44,7 @@ def to_half(
     *,
     fp32_ops: Collection[str] = (),
     fp32_nodes: Collection[str] = (),
+    suspect: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Write a copy of an ONNX model that computes in half precision, and return the files.
 
@@ -58,6 +59,8 @@ def to_half(
         precision: ``fp16`` or ``bf16``. For bf16 the model is converted to opset 22 first.
         fp32_ops: Further operators that stay in fp32, such as ``Resize``.
         fp32_nodes: Names of nodes that stay in fp32.
+        suspect: A function to call with a sentence for each weight that was clipped, such as
+            :attr:`enginebay.hooks.ConvertRequest.suspect`.
 
     Returns:
         The written files: ``target``, and the file with the external data if there is one.
@@ -76,7 +79,11 @@ def to_half(
     model = _load_typed(source, precision)
     converter = _Converter(model, dtypes[precision], precision)
     converter.run(FP32_OPS.union(fp32_ops), fp32_nodes)
-    return _save_model(model, target)
+    files = _save_model(model, target)
+    if suspect is not None:
+        for text in converter.clipped.values():
+            suspect(text)
+    return files
 
 
 def _load_typed(source: Path, precision: str) -> onnx_ir.Model:
@@ -138,6 +145,8 @@ class _Converter:
         self._half_uses: set[tuple[onnx_ir.Node, int]] = set()
         self._any_uses: set[tuple[onnx_ir.Node, int]] = set()
         self._half_outputs: set[onnx_ir.Value] = set()
+        #: Weight → a sentence, if the weight was clipped when it was written.
+        self.clipped: dict[str, str] = {}
 
     def run(self, fp32_ops: Collection[str], fp32_nodes: Collection[str]) -> None:
         for node in self._model.graph.all_nodes():
@@ -179,7 +188,8 @@ class _Converter:
         ]
         is_output = is_half and value.is_graph_output()
         if readers or is_output:
-            copy = self._add_copy(value, graph, is_half=is_half)
+            names = [node.name or node.op_type for node, _ in readers]
+            copy = self._add_copy(value, graph, names, is_half=is_half)
             for node, index in readers:
                 node.replace_input_with(index, copy)
             if is_output:
@@ -188,7 +198,7 @@ class _Converter:
             graph.initializers.pop(value.name or "")
 
     def _add_copy(
-        self, value: onnx_ir.Value, graph: onnx_ir.Graph, *, is_half: bool
+        self, value: onnx_ir.Value, graph: onnx_ir.Graph, readers: Sequence[str], *, is_half: bool
     ) -> onnx_ir.Value:
         # The fp32 value gets the original name, which the model's users know.
         import onnx_ir
@@ -202,7 +212,7 @@ class _Converter:
             return _insert_cast(value, half_name, self._dtype, graph)
         # Lazy, since the weights of a large model may not fit into memory at once.
         rounded = onnx_ir.LazyTensor(
-            lambda: _round_to_half(weight, self._dtype),
+            lambda: self._round(weight, half_name, readers),
             self._dtype,
             onnx_ir.Shape(weight.shape.numpy()),
             name=half_name,
@@ -215,6 +225,21 @@ class _Converter:
         )
         graph.register_initializer(half)
         return half
+
+    def _round(
+        self, weight: onnx_ir.TensorProtocol, name: str, readers: Sequence[str]
+    ) -> onnx_ir.TensorProtocol:
+        import ml_dtypes
+        import numpy as np
+
+        array, largest = weight.numpy(), float(ml_dtypes.finfo(self._dtype.numpy()).max)
+        beyond = array[np.isfinite(array) & (np.abs(array) > largest)]
+        if beyond.size:
+            self.clipped[name] = (
+                f"the constant {beyond[np.abs(beyond).argmax()]:.6g} of {', '.join(readers)} is "
+                f"beyond {largest:.6g}, the largest number of {self._suffix}, which replaces it"
+            )
+        return _round_to_half(weight, self._dtype)
 
 
 def _node_schema(node: onnx_ir.Node, opset: int) -> OpSchema | None:

@@ -60,9 +60,14 @@ def convert_engine(
         report(detail)
 
     notes: list[str] = []
+    suspicions: list[str] = []
     wide_nodes: dict[str, float] = {}
     request = msgspec.structs.replace(
-        request, progress=report_progress, note=notes.append, leave_in_float=wide_nodes.update
+        request,
+        progress=report_progress,
+        note=notes.append,
+        suspect=suspicions.append,
+        leave_in_float=wide_nodes.update,
     )
     built_for = backend.built_for(request.params)
     # Without its model, an IR has only the shapes in the parameters.
@@ -82,7 +87,7 @@ def convert_engine(
     if wide_nodes:
         notes.append(describe_wide_nodes(wide_nodes))
     kept = (*request.keep, *wide_nodes)
-    return replace(engine, files=files, kept=kept, notes=tuple(notes))
+    return replace(engine, files=files, kept=kept, notes=tuple(notes), suspicions=tuple(suspicions))
 
 
 def _convert_parts(

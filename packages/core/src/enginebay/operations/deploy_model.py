@@ -137,7 +137,8 @@ def deploy(
                 strict=settings.verify.strict,
             )
             set_detail(verdict.verification.verdict)
-        _check_verdict(verdict, settings.verify, stage.target)
+        suspicions = () if verdict.verification.passed else built.engine.suspicions
+        _check_verdict(verdict, settings.verify, stage.target, suspicions)
         with steps("publish") as set_detail:
             artifact = publish_staged(
                 built.engine,
@@ -158,12 +159,14 @@ def deploy(
         verification=verdict.verification,
         receipt=verdict.receipt,
         steps=tuple(steps.done),
-        notes=(*settings.notes, *prepared.notes, *built.notes),
+        notes=(*settings.notes, *prepared.notes, *built.notes, *suspicions),
         rewriting=built.rewriting,
     )
 
 
-def _check_verdict(settled: SettledVerdict, options: VerifyOptions, target: Path) -> None:
+def _check_verdict(
+    settled: SettledVerdict, options: VerifyOptions, target: Path, suspicions: Sequence[str]
+) -> None:
     """Raise NotVerifiedError if the verdict is not ``verified``, and no option allows it."""
     verification, verdict = settled.verification, settled.verification.verdict
     # An engine for other machines is always unverified until it runs on one of them.
@@ -182,4 +185,4 @@ def _check_verdict(settled: SettledVerdict, options: VerifyOptions, target: Path
             here = Path.cwd()
             path = str(target.relative_to(here) if target.is_relative_to(here) else target)
             hint += f", and then enginebay bisect {shlex.quote(path)} names the layer"
-    raise NotVerifiedError(verification.explain(), verdict=verification, hint=hint)
+    raise NotVerifiedError(verification.explain(suspicions), verdict=verification, hint=hint)

@@ -184,14 +184,19 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         accuracy = (s.accuracy() for s in self.signals if s.passed and s.accuracy())
         return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
-    def explain(self) -> str:
-        """Describe the verdict, the worst element, causes and limitations, one per line."""
+    def explain(self, suspicions: Sequence[str] = ()) -> str:
+        """Describe the verdict, the worst element, causes and limitations, one per line.
+
+        Args:
+            suspicions: Further causes, which the engine's converter suspects.
+        """
         if self.reason or not self.outputs:
             return self.headline()
         worst = max(self.outputs, key=lambda output: output.badness)
         # The description is one line; here, the tolerance gets a line of its own.
         position, _, allowed = worst.describe().partition("; allowed ")
-        fields = sorted(self.fields(), key=lambda field: field[0] != "cause")
+        causes = [("cause", text) for text in suspicions]
+        fields = sorted([*causes, *self.fields()], key=lambda field: field[0] != "cause")
         lines = labelled([("place", position), ("allowed", allowed), *fields])
         return "\n".join((self.headline(), *(label + text for _, label, text in lines)))
 
