@@ -10,6 +10,7 @@ import openvino
 import pytest
 
 import enginebay as eb
+from enginebay.cli import main
 from enginebay.errors import ConversionError, FallbackError, ParamsError
 
 MATMUL = (
@@ -74,6 +75,24 @@ def test_unsupported_fp16_falls_back_to_fp32(write, tmp_path, run_with, device):
     ]
     assert receipt["precision"] == "fp32"
     np.testing.assert_allclose(outputs["y"], reference(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:inference precision f16 was requested")
+def test_what_is_printed_shows_the_precision_that_was_computed_in(write, tmp_path, capsys):
+    made = eb.deploy(
+        write(MATMUL),
+        {"x": X},
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        params={"precision": "fp16"},
+    )
+    assert made.verdict == "verified"
+    assert main(["inspect", str(tmp_path / "out")]) == 0
+    # The CPU decides.
+    shown = ", fp16 → fp32" if made.receipt.precision == "fp32" else ", fp16"
+    for text in (capsys.readouterr().out, str(made)):
+        (line,) = [line for line in text.splitlines() if line.startswith("engine")]
+        assert line.endswith(shown)
 
 
 def test_auto_reports_the_selected_device(load):

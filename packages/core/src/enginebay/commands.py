@@ -54,6 +54,7 @@ from enginebay.display import (
     join_names,
     short_path,
 )
+from enginebay.inference import describe_precision
 from enginebay.operations import default_work_dir, python_call, typed
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "artifact_inputs",
     "data_set",
     "default_work_dir",
+    "describe_precision",
     "flag_values",
     "human_error",
     "human_number",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from enginebay import Verification
 from enginebay.authors import Latency
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison, ComparisonRow
@@ -63,6 +64,19 @@ def test_the_table_without_speeds() -> None:
         "folder     /out",
     ]
     assert repr(found) == "<Comparison of net.py:build, rows: 2>"
+
+
+def test_a_precision_that_the_engine_did_not_compute_in_is_shown_with_the_one_it_did() -> None:
+    half = Verification(verdict="verified", precision="fp16")
+    single = Verification(verdict="verified", precision="fp32")
+    found = compared(
+        row("openvino", precision="fp16", verification=half),
+        row("openvino", precision="fp16", verification=single, artifact="a", speed=speed("a", 1.0)),
+    )
+    lines = str(found).splitlines()
+    assert lines[1].split()[:3] == ["openvino", "fp16", "verified"]
+    assert lines[2].split()[:5] == ["openvino", "fp16", "→", "fp32", "verified"]
+    assert "fastest  openvino fp16 → fp32, among the verified" in str(found)
 
 
 def test_speeds_add_columns_and_failures_of_the_benchmark() -> None:

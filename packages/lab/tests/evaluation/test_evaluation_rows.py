@@ -41,6 +41,18 @@ def test_the_table_of_an_evaluation() -> None:
     ]
 
 
+def test_the_precision_is_shown_if_it_is_not_the_requested_one_or_rows_differ() -> None:
+    def table(*precisions: str) -> list[str]:
+        rows = [row(artifact="net", precision=name) for name in precisions]
+        return str(evaluation(*rows)).splitlines()[: len(rows) + 1]
+
+    header, fallen = table("fp16 → fp32")
+    assert header.startswith("ARTIFACT  PRECISION    METRIC")
+    assert fallen.startswith("net       fp16 → fp32  accuracy")
+    assert [line.split()[1] for line in table("fp32", "int8")] == ["PRECISION", "fp32", "int8"]
+    assert table("fp32", "fp32")[0].startswith("ARTIFACT  METRIC")
+
+
 def test_without_a_model_a_note_says_how_to_compare() -> None:
     text = str(evaluation(row(value=0.9)))
     assert text.endswith(

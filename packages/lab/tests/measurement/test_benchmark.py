@@ -66,6 +66,18 @@ def test_one_row_has_both_latencies_and_its_fields() -> None:
     ]
 
 
+def test_the_precision_is_shown_if_it_is_not_the_requested_one_or_rows_differ() -> None:
+    fallen = row("a", requested="fp16", precision="fp32", receipt=eb.Receipt(device="cpu"))
+    assert ["engine", "on cpu, fp16 → fp32"] in cells(benchmark(fallen))
+    header, first, second, *_ = cells(benchmark(fallen, lost("b", requested="fp16")))
+    assert (header[1], first[1], second[1]) == ("PRECISION", "fp16 → fp32", "fp16")
+    header, first, *_ = cells(benchmark(fallen, fallen))
+    assert (header[1], first[1]) == ("PRECISION", "fp16 → fp32")
+    plain = row("a", requested="fp32", precision="fp32")
+    header, *_ = cells(benchmark(plain, row("pytorch", precision="fp32")))
+    assert "PRECISION" not in header
+
+
 def test_percentiles_of_a_few_calls_are_missing() -> None:
     few = Latency.of([0.001, 0.002, 0.009])
     _, call, *_ = cells(benchmark(row(call=few)))

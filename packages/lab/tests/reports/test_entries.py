@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from enginebay import Verification
 from enginebay.authors import Latency
 from enginebay.authors.sources import DataRecord
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
@@ -109,6 +110,13 @@ def test_pytorch_is_the_first_entry() -> None:
 def test_rows_without_an_artifact_stay_apart() -> None:
     rows = (compared(None, verdict="failed"), compared(None, backend="openvino", verdict="failed"))
     assert labels(merge_entries(report(rows=rows))) == ["ncnn fp32", "openvino fp32"]
+
+
+def test_the_label_has_the_precision_that_the_engine_computed_in() -> None:
+    single = Verification(verdict="verified", precision="fp32")
+    rows = (compared("/a", precision="fp16", verification=single),)
+    (entry,) = merge_entries(report(rows=rows))
+    assert entry.label == "ncnn fp16 → fp32"
 
 
 def test_the_precision_of_a_benchmark_fills_a_gap() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enginebay import Verification
 from enginebay.environment import Tier, failed
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import Machine
@@ -47,6 +48,13 @@ def test_verdicts_have_a_row_for_each_model_and_a_column_for_each_engine() -> No
         ["Model", "ncnn fp32", "ncnn fp16"],
         [["a", "verified", "mismatched"], ["b", "failed", ""]],
     )
+
+
+def test_figures_show_the_precision_that_the_engine_computed_in() -> None:
+    single = Verification(verdict="verified", precision="fp32")
+    tables = section(row("a", precision="fp16", verification=single))["tables"]
+    (figures,) = [table for table in tables if table.caption.startswith("Figures")]
+    assert texts(figures)[0][:2] == ["a", "ncnn fp16 → fp32"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 import enginebay as eb
 import enginebay_lab as lab
+from enginebay import Verification
 from enginebay.environment import Tier, failed
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.journal import Journal
@@ -63,6 +64,16 @@ def test_a_failure_has_the_label_and_the_reason() -> None:
         "net1.py:build on ncnn fp16 threads=2 is mismatched: y is wrong",
         "net2.py:build on ncnn is lost",
     )
+
+
+def test_the_table_shows_the_precision_that_the_engine_computed_in() -> None:
+    single = Verification(verdict="verified", precision="fp32")
+    (line,) = [
+        line
+        for line in str(Sweep(rows=(row(precision="fp16", verification=single),))).splitlines()
+        if "verified" in line
+    ]
+    assert line.split()[:5] == ["net0.py:build", "ncnn", "fp16", "→", "fp32"]
 
 
 def test_a_judged_row_fails_only_by_a_regression() -> None:

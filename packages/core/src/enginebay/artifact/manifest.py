@@ -216,6 +216,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunRecord, ...] = ()
 
     @property
+    def requested_precision(self) -> str:
+        """The precision in the parameters; empty if the backend has no such parameter."""
+        return str(self.params.get("precision", ""))
+
+    @property
     def as_made(self) -> Manifest:
         """The manifest without the fields that a later :func:`enginebay.verify` may change."""
         if not self.built_for:

@@ -68,7 +68,7 @@ def _print_artifact(artifact: Artifact) -> None:
             ("weights", weights_text(manifest.weights)),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
-            *receipt_fields(manifest.receipt),
+            *receipt_fields(manifest.receipt, manifest.requested_precision),
             ("params", ", ".join(f"{k}={_format_param(v)}" for k, v in manifest.params.items())),
             ("ir", _describe_ir(manifest.ir)),
             *(("note", note) for note in (manifest.ir.notes if manifest.ir else ())),

@@ -27,11 +27,17 @@ def quiet_verdict() -> Iterator[None]:
         yield
 
 
-def receipt_fields(receipt: Receipt | None) -> list[tuple[str, str]]:
-    """Return pairs of a label and a text: the engine that ran, and each of its fallbacks."""
+def receipt_fields(receipt: Receipt | None, requested: str = "") -> list[tuple[str, str]]:
+    """Return pairs of a label and a text: the engine that ran, and each of its fallbacks.
+
+    Args:
+        receipt: The engine's receipt; None if it did not run.
+        requested: The requested precision; empty if none was requested.
+    """
     if receipt is None:
         return []
-    return [("engine", receipt.describe()), *(("fallback", text) for text in receipt.fallbacks)]
+    fallbacks = (("fallback", text) for text in receipt.fallbacks)
+    return [("engine", receipt.describe(requested)), *fallbacks]
 
 
 def artifact_document(artifact: Artifact) -> dict[str, object]:

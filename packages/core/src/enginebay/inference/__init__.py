@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from enginebay.inference.receipt import (
         Receipt as Receipt,
         coarseness as coarseness,
+        describe_precision as describe_precision,
     )
     from enginebay.inference.timing import (
         Latency as Latency,
@@ -27,7 +28,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "inference.input_check": "InputCheck",
-        "inference.receipt": "Receipt coarseness",
+        "inference.receipt": "Receipt coarseness describe_precision",
         "inference.timing": "Latency Timing count_time",
         "inference.wrapper": "Wrapper",
     },

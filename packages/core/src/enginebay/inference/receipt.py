@@ -36,9 +36,28 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     details: dict[str, str] = {}
 
-    def describe(self) -> str:
-        """Return the engine, its device and its precision in one line."""
-        return f"{self.engine} on {self.provider or self.device}, {self.precision}"
+    def describe(self, requested: str = "") -> str:
+        """Return the engine, its device and its precision in one line.
+
+        Args:
+            requested: The requested precision; empty if none was requested.
+        """
+        precision = describe_precision(requested, self.precision)
+        return f"{self.engine} on {self.provider or self.device}, {precision}"
+
+
+def describe_precision(requested: str, computed: str) -> str:
+    """Return the precision that a table shows; both if the engine computed in another one.
+
+    Args:
+        requested: The requested precision; empty if none was requested.
+        computed: The precision that the engine computed in; empty if it did not run.
+
+    Example:
+        >>> [describe_precision(*pair) for pair in (("fp16", "fp32"), ("fp16", ""), ("", "fp32"))]
+        ['fp16 → fp32', 'fp16', 'fp32']
+    """
+    return " → ".join(dict.fromkeys(filter(None, (requested, computed))))
 
 
 def coarseness(precision: str) -> int:

@@ -59,6 +59,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
     def blocks(self) -> Iterator[Block]:
         """Yield the text and tables to print: steps, verdict, artifact, and a row per output."""
         manifest, receipt = self.artifact.manifest, self.receipt
+        precision = manifest.requested_precision
         report = self.rewriting or RewriteReport()
         rewriting = report.summarize(manifest.plugin.distribution)
         yield _steps_table(self.steps)
@@ -69,7 +70,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
                 *self.verification.fields(),
                 ("sizes", sizes_text(manifest.inputs)),
                 ("weights", weights_text(manifest.weights)),
-                ("engine", "" if receipt is None else receipt.describe()),
+                ("engine", "" if receipt is None else receipt.describe(precision)),
                 *(("note", note) for note in self.notes),
                 ("kept", join_names(manifest.kept)),
                 *(("rewriters", line) for line in rewriting),

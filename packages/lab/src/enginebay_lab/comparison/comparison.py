@@ -13,6 +13,7 @@ from enginebay.commands import (
     Fields,
     Result,
     Table,
+    describe_precision,
     human_number,
     human_seconds,
     human_size,
@@ -68,8 +69,14 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The backend and its precision: ``openvino fp16``."""
-        return f"{self.backend} {self.precision}".rstrip()
+        """The backend and its precision: ``openvino fp16``, or ``openvino fp16 → fp32``."""
+        return f"{self.backend} {self.precision_text}".rstrip()
+
+    @property
+    def precision_text(self) -> str:
+        """The precision, and the one that the engine computed in if it is another."""
+        computed = self.verification.precision if self.verification else ""
+        return describe_precision(self.precision, computed)
 
     @property
     def latency(self) -> float | None:
@@ -92,7 +99,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             # Without a requested precision, the backend's default was used.
-            precision=str(manifest.params.get("precision", self.precision)),
+            precision=manifest.requested_precision or self.precision,
             verdict=verification.verdict,
             reason="" if verification.verdict == "verified" else verification.summary(),
             verification=verification,
@@ -198,7 +205,7 @@ def _reason_lines(row: ComparisonRow) -> Iterator[tuple[str, str]]:
 def _verdict_cells(row: ComparisonRow) -> tuple[str, ...]:
     return (
         row.backend,
-        row.precision or "-",
+        row.precision_text or "-",
         row.verdict,
         "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",
         "-" if row.size is None else human_size(row.size),

@@ -41,6 +41,8 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         artifact: The artifact's folder, as the caller wrote it.
         backend: The name of the backend that built the artifact.
+        precision: The precision that the engine computed in when it was verified; ``fp16 → fp32``
+            if another one was requested.
         metric: The metric, as the caller wrote it.
         value: The metric's value for the artifact; None if it could not be computed or is not
             finite.
@@ -60,6 +62,7 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
 
     artifact: str
     backend: str
+    precision: str = ""
     metric: str
     value: float | None = None
     reference: float | None = None
@@ -129,8 +132,11 @@ class Evaluation(
 
     def blocks(self) -> Iterator[Block]:
         """Yield a table with a row for each artifact and metric, then notes."""
-        rows = [_format_row(row) for row in self.rows]
-        header = ("ARTIFACT", "METRIC", *_NUMBER_COLUMNS, "WORST ITEMS")
+        precisions = {row.precision for row in self.rows}
+        # A column in which all rows have the same value only takes space.
+        named = ["PRECISION"] * (len(precisions) > 1 or any("→" in name for name in precisions))
+        rows = [_format_row(row, len(named)) for row in self.rows]
+        header = ("ARTIFACT", *named, "METRIC", *_NUMBER_COLUMNS, "WORST ITEMS")
         yield Table(header, rows, right=_NUMBER_COLUMNS)
         notes = []
         if self.data.targets:
@@ -148,7 +154,7 @@ class Evaluation(
         return [text for row in self.rows if (text := row.failure(max_drop))]
 
 
-def _format_row(row: EvaluationRow) -> tuple[str, ...]:
+def _format_row(row: EvaluationRow, with_precision: int) -> tuple[str, ...]:
     worst = [
         f"{item.item} (not a number)" if item.error is None else f"{item.item} ({item.error:.2g})"
         for item in row.worst[:3]
@@ -157,6 +163,7 @@ def _format_row(row: EvaluationRow) -> tuple[str, ...]:
     agreement = "-" if row.agreement is None else f"{row.agreement:.2%}"
     return (
         row.artifact,
+        *([row.precision or "-"] * with_precision),
         row.metric,
         *map(_format_figure, figures),
         str(row.count),

@@ -10,6 +10,7 @@ import msgspec
 
 from enginebay import Artifact
 from enginebay.authors.artifacts import LoadRequest, load_request, use_artifact
+from enginebay.commands import describe_precision
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ class EvaluationSubject(NamedTuple):
     request: LoadRequest
     identity: str
     artifact: Artifact
+
+    @property
+    def precision(self) -> str:
+        """The precision of the artifact, as tables show it."""
+        manifest = self.artifact.manifest
+        computed = manifest.receipt.precision if manifest.receipt else ""
+        return describe_precision(manifest.requested_precision, computed)
 
 
 def open_subjects(

@@ -143,6 +143,7 @@ class TotalAccumulator(ShardAccumulator):
         row = EvaluationRow(
             artifact=subject.name,
             backend=subject.request.backend,
+            precision=subject.precision,
             metric=metric,
             reference=reference,
             count=self.count,

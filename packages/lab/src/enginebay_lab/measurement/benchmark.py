@@ -10,6 +10,7 @@ from enginebay.commands import (
     Fields,
     Result,
     Table,
+    describe_precision,
     human_number,
     human_seconds,
     human_size,
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 #: The columns for the latency of the only row.
 _SINGLE_ROW_COLUMNS = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
 #: The columns of a table of several rows, between the artifact and the agreement.
-_TABLE_COLUMNS = ("BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY", "SPEED")
+_TABLE_COLUMNS = (
+    *("PRECISION", "BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY"),
+    "SPEED",
+)
 
 
 class Benchmark(
@@ -100,7 +104,7 @@ def _row_blocks(row: BenchmarkRow, notes: Iterable[str]) -> Iterator[Block]:
             ("load", _describe_load(row)),
             ("memory", _describe_memory(row)),
             ("windows", row.agreement.describe() if row.agreement else ""),
-            *receipt_fields(row.receipt),
+            *receipt_fields(row.receipt, row.requested),
             *(("note", note) for note in (*row.notes, *notes)),
         )
     )
@@ -137,19 +141,20 @@ def _describe_memory(row: BenchmarkRow) -> str:
 
 def _table_blocks(measured: Benchmark) -> Iterator[Block]:
     # A column in which all rows have the same value only takes space.
+    cells = [_row_cells(row) for row in measured.rows]
     hidden = {
         name
-        for name, field in (("BATCH", "batch"), ("THREADS", "threads"))
-        if len({getattr(row, field) for row in measured.rows}) <= 1
+        for name in ("PRECISION", "BATCH", "THREADS")
+        if len(values := {row[name] for row in cells}) <= 1 and "→" not in "".join(values)
     }
     columns = [name for name in _TABLE_COLUMNS if name not in hidden]
     yield Table(
         ("ARTIFACT", *columns, "AGREED"),
         [
-            (row.name, *(_row_cells(row)[name] for name in columns), _agreement_cell(row))
-            for row in measured.rows
+            (row.name, *(texts[name] for name in columns), _agreement_cell(row))
+            for row, texts in zip(measured.rows, cells, strict=True)
         ],
-        right=(*columns, "AGREED"),
+        right=(*(name for name in columns if name != "PRECISION"), "AGREED"),
     )
     yield Fields([("note", note) for note in _collect_notes(measured)])
 
@@ -174,6 +179,7 @@ def _row_title(row: BenchmarkRow) -> str:
 def _row_cells(row: BenchmarkRow) -> dict[str, str]:
     items, peak, ratio = row.items_per_second, row.peak_memory, row.ratio
     return {
+        "PRECISION": describe_precision(row.requested, row.precision) or "-",
         "BATCH": str(row.batch),
         "THREADS": str(row.threads),
         "CALL": _seconds_cell(row.call.median if row.call else None),

@@ -111,6 +111,8 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         name: The artifact's folder as it was passed, or ``pytorch``.
         artifact: The absolute path of the artifact's folder; empty for PyTorch.
         backend: The name of the backend that built the artifact, or ``pytorch``.
+        requested: The precision in the artifact's parameters; empty for PyTorch, and for a backend
+            without such a parameter.
         precision: The effective precision that the engine reports; empty if it was not loaded.
         batch: The number of items in a call: the length of the first input's first axis.
         threads: The number of threads that call the engine at the same time.
@@ -139,6 +141,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     artifact: str = ""
     backend: str
+    requested: str = ""
     precision: str = ""
     batch: int
     threads: int

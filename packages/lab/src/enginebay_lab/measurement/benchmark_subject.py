@@ -46,6 +46,7 @@ class SubjectSpec(NamedTuple):
         arguments: The function's arguments, without the inputs and the number of threads.
         inputs: The inputs of a call by name, before they are repeated for a batch size.
         input_specs: The specs of the inputs.
+        precision: The requested precision; empty if there is none.
         note: A reason why the measurements may be unreliable; empty if there is none.
     """
 
@@ -56,6 +57,7 @@ class SubjectSpec(NamedTuple):
     arguments: tuple[Any, ...]
     inputs: Mapping[str, NumpyArray]
     input_specs: Sequence[TensorSpec]
+    precision: str = ""
     note: str = ""
 
 
@@ -71,6 +73,7 @@ def describe_artifact(
         arguments=(request,),
         inputs=inputs,
         input_specs=request.inputs,
+        precision=str(request.params.get("precision", "")),
         note=note,
     )
 
@@ -197,6 +200,7 @@ class BenchmarkSubject:
             name=self.spec.name,
             artifact=self.spec.artifact,
             backend=self.spec.backend,
+            requested=self.spec.precision,
             batch=self.batch,
             threads=self.threads,
             windows=tuple(self.windows),

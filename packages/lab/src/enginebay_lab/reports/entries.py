@@ -98,7 +98,7 @@ def _add_manifest(entry: ReportEntry, artifact: ReportedArtifact) -> ReportEntry
     # The verdict of a comparison may be older.
     manifest = artifact.manifest
     verdict = manifest.verification.verdict if manifest.verification else "unverified"
-    requested = str(manifest.params.get("precision", ""))
+    requested = manifest.requested_precision
     effective = manifest.receipt.precision if manifest.receipt else ""
     return _replace(
         entry,
@@ -141,7 +141,7 @@ def _share_end(one: str, other: str) -> bool:
 def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
     """Return the entries with labels: backend, precision and, if not unique, the folder."""
     plain = [
-        "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision}".rstrip()
+        "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision_text}".rstrip()
         for entry in entries
     ]
     folders = [

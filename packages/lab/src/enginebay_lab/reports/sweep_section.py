@@ -141,7 +141,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
     call = row.speed.call if row.speed else None
     return [
         TableCell(row.model),
-        TableCell(_engine_label(row)),
+        TableCell(_engine_label(msgspec.structs.replace(row, precision=row.precision_text))),
         TableCell(row.verdict, kind="verdict"),
         number_cell(row.max_abs_error, human_error),
         *(metric_cell(values.get(name)) for name in metrics),

@@ -88,7 +88,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The name of the row in messages: ``net.py:build on openvino fp16 threads=2``."""
-        return format_label(self.model, self.backend, self.precision, self.params)
+        return format_label(self.model, self.backend, self.precision_text, self.params)
 
 
 class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sweep"):
