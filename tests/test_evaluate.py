@@ -62,6 +62,24 @@ def test_three_engines_agree_on_the_same_items(folder: Path) -> None:
     assert evaluation.rows[0].value == evaluation.rows[0].reference == 0.9
 
 
+def test_items_beyond_what_was_verified_are_counted(tmp_path: Path) -> None:
+    model = network()
+    for name, data in (("probed", None), ("example", [{"input": np.zeros((1, 1, 8, 8), "f4")}])):
+        eb.deploy(
+            *(model, torch.randn(1, 1, 8, 8)),
+            backend="onnxruntime",
+            work_dir=tmp_path / name,
+            data=data,
+            verify=eb.VerifyOptions(probes=8 if name == "probed" else 0),
+        )
+    within = np.zeros((1, 1, 8, 8), np.float32)
+    items = [({"input": within}, 0)] * 100 + [({"input": within + 1e6}, 0)] * 3
+    evaluation = lab.evaluate([tmp_path / "probed", tmp_path / "example"], items, "accuracy")
+    assert [(row.beyond, row.count) for row in evaluation.rows] == [(3, 103), (3, 103)]
+    note = f"3 of 103 items lie beyond what '{tmp_path / 'probed'}' was verified with"
+    assert note in " ".join(str(evaluation).split())
+
+
 def test_batches_of_tensors_are_evaluated(tmp_path: Path) -> None:
     model = network()
     eb.deploy(

@@ -56,6 +56,7 @@ def test_convolutions_and_inner_products_are_in_8_bits(deploy, batch):
     assert not np.array_equal(wanted, found)
 
 
+@pytest.mark.filterwarnings("ignore:the recorded verdict of:enginebay.VerdictWarning")
 def test_products_are_right_on_every_processor(deploy):
     # Equal inputs and weights: the sum of two products exceeds 16 bits. ncnn has no switch for the
     # instruction set; on a processor without VNNI this fails if ncnn saturates there.

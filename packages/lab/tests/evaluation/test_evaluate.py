@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Run
+
+#: The artifact "bad" is wrong on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:the recorded verdict of:enginebay.VerdictWarning")
 
 DATA = ("--data", "data.npz", "--model", "net.py:build")
 ACCURACY = ("--metric", "accuracy")
@@ -50,7 +54,8 @@ def test_the_command(cli: Run) -> None:
     assert repr(found) == "<Evaluation on data.npz, rows: 2>"
     ran = cli("evaluate", "good", *DATA, "--metric", "accuracy", "--max-drop", "0.01")
     assert (ran.code, ran.err) == (0, "")
-    header, row = ran.out.splitlines()
+    header, row, note = ran.out.splitlines()
+    assert re.fullmatch(r"note +\d+ of 40 items lie beyond what 'good' was verified with", note)
     columns = "ARTIFACT METRIC VALUE PYTORCH DROP ITEMS AGREEMENT WORST ITEMS"
     assert " ".join(header.split()) == columns
     assert row.split()[:7] == ["good", "accuracy", "0.9", "0.9", "0", "40", "100.00%"]

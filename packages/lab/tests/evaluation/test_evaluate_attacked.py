@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
+#: The artifact "bad" is wrong on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:the recorded verdict of:enginebay.VerdictWarning")
+
 DATA = ("--data", "data.npz", "--model", "net.py:build", "--metric", "accuracy")
 
 #: An engine that fails on item 20 in the way that an environment variable names.

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from enginebay_lab.evaluation.evaluation_rows import Evaluation
 
+#: The artifact "bad" is wrong on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:the recorded verdict of:enginebay.VerdictWarning")
+
 HOST = socket.gethostname()
 
 OWN = """\

@@ -25,6 +25,9 @@ from enginebay_testing.command_runs import Ran, call_command
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: The artifact "bad" is wrong on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:the recorded verdict of:enginebay.VerdictWarning")
+
 Run = Callable[..., Ran]
 EXPECTED = (
     "expected the folder of a comparison, a sweep or an artifact, or a JSON file that deploy, "

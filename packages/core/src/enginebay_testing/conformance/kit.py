@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from functools import cached_property
 from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -149,7 +150,9 @@ class Kit:
     def wrapper(self, model: str) -> eb.Wrapper:
         """Return a reference model's wrapper, which is loaded once; tests must not close it."""
         if model not in self._wrappers:
-            self._wrappers[model] = eb.load(self.artifact(model))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", eb.VerdictWarning)  # see artifact()
+                self._wrappers[model] = eb.load(self.artifact(model))
         return self._wrappers[model]
 
     def ir(self, model: str, kind: Any = None) -> eb.IRModel:

@@ -53,6 +53,8 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
         agreement: The fraction of the items on which the artifact's decisions equal PyTorch's. The
             decisions are the argmax along the last axis of class scores, and all values of integer
             outputs. None without a model, or if no output has a decision.
+        beyond: The number of items that lie beyond the range of values and sizes that the artifact
+            was verified with; None if the artifact records no range.
         worst: The items on which the artifact's outputs differ most from PyTorch's, the largest
             difference first.
         error: The reason if there is no value: the engine failed, or the metric raised. Otherwise
@@ -69,6 +71,7 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
     drop: float | None = None
     count: int = 0
     agreement: float | None = None
+    beyond: int | None = None
     worst: tuple[WorstItem, ...] = ()
     error: str = ""
     key: str = ""
@@ -138,7 +141,11 @@ class Evaluation(
         rows = [_format_row(row, len(named)) for row in self.rows]
         header = ("ARTIFACT", *named, "METRIC", *_NUMBER_COLUMNS, "WORST ITEMS")
         yield Table(header, rows, right=_NUMBER_COLUMNS)
-        notes = []
+        notes = [
+            f"{row.beyond} of {row.count} items lie beyond what '{row.artifact}' was verified with"
+            for row in {row.artifact: row for row in self.rows}.values()
+            if row.beyond
+        ]
         if self.data.targets:
             notes.append(f"the targets are numbered by {self.data.targets}")
         if not self.reference:

@@ -15,7 +15,7 @@ from enginebay_lab.evaluation.evaluation_rows import WorstItem
 from enginebay_lab.evaluation.guarded_metric import GuardedMetric, MetricError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from enginebay.authors.arrays import NumpyArray
     from enginebay.authors.sources import Item
@@ -38,6 +38,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
         errors: The errors of metrics that raised, by the metrics' names.
         metrics: The states of the other metrics by name; instead of a state that cannot be merged,
             the metric object itself.
+        beyond: The number of items that lie beyond what the artifact was verified with.
     """
 
     count: int
@@ -46,6 +47,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
     worst: list[tuple[float, int]]
     errors: dict[str, str]
     metrics: dict[str, Any]
+    beyond: int = 0
 
 
 class OutputAccumulator:
@@ -56,17 +58,26 @@ class OutputAccumulator:
         data: The data set's name in messages.
         record_errors: Record the error of a metric that raises, and continue without this metric;
             if False, raise the error.
+        find_beyond: Returns in which ways inputs lie beyond what the artifact was verified with;
+            None if this is unknown.
 
     Attributes:
         count: The number of items.
+        beyond: The number of items that lie beyond what the artifact was verified with.
         metrics: The metrics by name.
         errors: The errors of metrics that raised, by the metrics' names.
     """
 
     def __init__(
-        self, sources: Sequence[MetricSource], data: str, *, record_errors: bool = False
+        self,
+        sources: Sequence[MetricSource],
+        data: str,
+        *,
+        record_errors: bool = False,
+        find_beyond: Callable[[Arrays], Sequence[str]] | None = None,
     ) -> None:
         self._record_errors = record_errors
+        self._find_beyond = find_beyond
         self.metrics = {source.name: GuardedMetric(source, data) for source in sources}
         self.reset()
 
@@ -76,7 +87,7 @@ class OutputAccumulator:
         Raises:
             MetricError: A metric raised.
         """
-        self.count = 0
+        self.count, self.beyond = 0, 0
         self.errors: dict[str, str] = {}
         self._agreed, self._decided = 0, 0
         # Item indices are negated: of items with equal distances the first is the worst.
@@ -102,6 +113,8 @@ class OutputAccumulator:
             MetricError: A metric raised, and ``record_errors`` is False.
         """
         self.count += len(items)
+        if self._find_beyond is not None:
+            self.beyond += sum(bool(self._find_beyond(item.inputs)) for item in items)
         self._update_metrics("target", items, outputs, [item.target for item in items])
         if expected is None:
             return
@@ -171,7 +184,13 @@ class OutputAccumulator:
         """
         metrics = {n: metric.state for n, metric in self.metrics.items() if n not in self.errors}
         return AccumulatorState(
-            self.count, self._agreed, self._decided, self._worst, dict(self.errors), metrics
+            self.count,
+            self._agreed,
+            self._decided,
+            self._worst,
+            dict(self.errors),
+            metrics,
+            self.beyond,
         )
 
     def merge(self, other: AccumulatorState) -> None:
@@ -185,6 +204,7 @@ class OutputAccumulator:
                 self.metrics[name].merge(state)
         self.errors = {**other.errors, **self.errors}
         self.count += other.count
+        self.beyond += other.beyond
         self._agreed += other.agreed
         self._decided += other.decided
         self._worst = heapq.nlargest(MAX_WORST_ITEMS, [*self._worst, *other.worst])

@@ -47,8 +47,15 @@ class ShardAccumulator:
         self.lost: dict[str, str] = {}
         # With a model, bad data or a bad metric has already raised on PyTorch's outputs.
         self._reference = OutputAccumulator(sources, data) if has_model else None
+        ranges = {subject.name: subject.artifact.verified_range for subject in run.subjects}
         self._artifacts = {
-            name: OutputAccumulator(sources, data, record_errors=has_model) for name in names
+            name: OutputAccumulator(
+                sources,
+                data,
+                record_errors=has_model,
+                find_beyond=known.find_beyond if (known := ranges[name]) else None,
+            )
+            for name in names
         }
 
     def add(
@@ -156,6 +163,7 @@ class TotalAccumulator(ShardAccumulator):
             value=value,
             drop=artifact.metrics[metric].drop(value, reference),
             agreement=artifact.agreement,
+            beyond=artifact.beyond if subject.artifact.verified_range else None,
             worst=artifact.worst_items,
             error=artifact.errors.get(metric, ""),
         )
