@@ -41,7 +41,7 @@ def test_verify_on_the_device_records_the_run(built: Path, move: Callable[..., N
     before = open_artifact(built).manifest.verification
     move("Board 1")
     verification = eb.verify(built)
-    assert (verification.verdict, verification.samples) == ("verified", 5)
+    assert (verification.verdict, verification.samples) == ("verified", 6)
     manifest = open_artifact(built).manifest
     (run,) = manifest.runs
     assert (run.host, run.device, run.verdict) == (os.uname().nodename, "Board 1", "verified")
