@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .decisions import choices, labels, sides, suppression
 from .inputs import biases, masks, numbers
-from .outputs import exact, int8, int8_batches, narrow, ranks
+from .outputs import exact, int8, int8_batches, int8_parts, narrow, ranks
 from .paddings import ids, paddings
 from .plant import Plant
 from .rows import rows, together
@@ -29,7 +29,7 @@ def plants() -> Iterator[Plant]:
 
 #: Makers of plants that are wrong for inputs, sizes or decisions unlike the example's.
 GAPS = (
-    *(rows, together, choices, labels, sides, suppression, int8_batches, paddings),
+    *(rows, together, choices, labels, sides, suppression, int8_batches, int8_parts, paddings),
     *(between, multiples, ids, values),
 )
 

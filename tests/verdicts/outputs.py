@@ -182,3 +182,54 @@ def int8_batches() -> Iterator[Plant]:
                 },
                 *(True, "'batch'", engine, True),
             )
+
+
+#: Two parts of an output with different scales.
+PARTS: dict[str, tuple[Model, Model]] = {
+    "boxes beside scores": (
+        lambda x: torch.sigmoid(x @ WEIGHT[:, :4]) * 640,
+        lambda x: torch.sigmoid(x @ WEIGHT[:, 4:]),
+    ),
+    "distances beside shares": (
+        lambda x: (x @ WEIGHT[:, :4]).square() * 9,
+        lambda x: torch.softmax(x @ WEIGHT[:, 4:], -1),
+    ),
+    "times beside logits": (
+        lambda x: 1000 + 30 * (x @ WEIGHT[:, :2]),
+        lambda x: x @ WEIGHT[:, 4:] / 9,
+    ),
+}
+#: What one scale for both parts leaves of the smaller part.
+ONE_SCALE: dict[str, Callable[[Tensor], Tensor]] = {
+    **LOST,
+    "rounded to steps of two": lambda f: (f / 2).round() * 2,
+    "its mean": lambda f: f.mean(0, keepdim=True) * torch.ones_like(f),
+}
+
+
+def int8_parts() -> Iterator[Plant]:
+    """Plants that lose the smaller part of an output in 8 bits, which has a scale of its own."""
+    for (use, (large, small)), (name, lose) in itertools.product(PARTS.items(), ONE_SCALE.items()):
+        for engine in ENGINES if use == "boxes beside scores" else ENGINES[:1]:
+            yield Plant(
+                *("8 bits of several scales", f"{use}, {engine}", name),
+                lambda x, large=large, small=small: torch.cat([large(x), small(x)], -1),
+                lambda x, large=large, small=small, lose=lose: torch.cat(
+                    [large(x), lose(small(x))], -1
+                ),
+                *((normal(4, 12),), (normal(4, 12, seed=1),)),
+                {"precision": "int8", "data": [(x,) for x in normal(32, 4, 12, seed=5)]},
+                # Engines that have one scale for both parts are wrong without a mistake.
+                right_is_verified=False,
+                backend=engine,
+            )
+    offsets = 20 * normal(10, seed=9)
+    for name, lose in ONE_SCALE.items():
+        yield Plant(
+            *("8 bits of several scales", "an embedding of constants", name),
+            lambda x: offsets + torch.tanh(x @ WEIGHT),
+            lambda x, lose=lose: offsets + lose(torch.tanh(x @ WEIGHT)),
+            *((normal(4, 12),), (normal(4, 12, seed=1),)),
+            {"precision": "int8", "data": [(x,) for x in normal(32, 4, 12, seed=5)]},
+            right_is_verified=False,
+        )
