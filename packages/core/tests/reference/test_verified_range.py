@@ -92,6 +92,20 @@ def test_inputs_beyond_the_range_are_named(
     assert KNOWN.find_beyond(inputs) == sentences
 
 
+def test_the_table_names_the_dynamic_dimensions(tmp_path: Path) -> None:
+    deployment = eb.deploy(
+        nn.Linear(3, 7),
+        torch.randn(1, 3),
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        dynamic="batch",
+    )
+    assert deployment.verification.outputs[0].dims == ("batch", 7)
+    (row,) = [line for line in str(deployment).splitlines() if line.startswith("output")]
+    assert row.split()[2] == "batchx7"
+    assert eb.verify(tmp_path / "out").outputs[0].dims == ("batch", 7)
+
+
 def test_many_inputs_are_described_in_one_line() -> None:
     one = InputRange.measure([np.array([1])])
     known = VerifiedRange(inputs={f"past.{n}": one for n in range(12)}, sizes={})

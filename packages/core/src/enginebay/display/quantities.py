@@ -70,8 +70,8 @@ def human_error(error: float) -> str:
     return f"{factor}10{str(int(power)).translate(_SUPERSCRIPT)}"
 
 
-def human_shape(shape: Sequence[int]) -> str:
-    """Format a shape as on the command line, such as ``1x3``."""
+def human_shape(shape: Sequence[int | str]) -> str:
+    """Format a shape as on the command line, such as ``1x3`` or ``batchx3``."""
     return "x".join(map(str, shape)) or "scalar"
 
 

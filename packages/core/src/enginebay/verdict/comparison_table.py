@@ -23,7 +23,7 @@ def tabulate_outputs(outputs: Sequence[OutputComparison]) -> Iterator[Block]:
         (
             output.name,
             output.dtype,
-            human_shape(output.shape),
+            human_shape(output.dims or output.shape),
             "-" if output.max_abs_error is None else f"{output.max_abs_error:.3g}",
             f"{output.rtol:.3g}",
             f"{output.atol:.3g}",

@@ -25,6 +25,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         name: The output's name.
         dtype: NumPy's name of the expected dtype; for an unexpected output, of the actual dtype.
         shape: The expected shape; for an unexpected output, the actual shape.
+        dims: The output's dimensions, with names for the dynamic ones; None if all are fixed.
         total: Number of compared elements.
         mismatched_count: Number of elements that did not pass.
         max_abs_error: The largest ``|found - expected|`` over elements that are finite in both;
@@ -53,6 +54,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dtype: str = ""
     shape: tuple[int, ...] = ()
+    dims: tuple[int | str, ...] | None = None
     total: int = 0
     mismatched_count: int = 0
     max_abs_error: float | None = None

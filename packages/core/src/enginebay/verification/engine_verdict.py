@@ -100,7 +100,13 @@ def _judge_run(
     )
     if settle is not None:
         evidence = settle(evidence)
-    return build_verdict(evidence, recorded.description, receipt.fallbacks), receipt
+    verdict = build_verdict(evidence, recorded.description, receipt.fallbacks)
+    # The worst sample's shape is of one size; the table names the dynamic dimensions.
+    dims = {spec.name: spec.dims for spec in request.outputs if spec.dims and not spec.is_static}
+    outputs = tuple(
+        msgspec.structs.replace(output, dims=dims.get(output.name)) for output in verdict.outputs
+    )
+    return msgspec.structs.replace(verdict, outputs=outputs), receipt
 
 
 def _known_reference(recorded: RecordedReference) -> str:
