@@ -59,14 +59,21 @@ class Signature:
     observation: Observation | None = None
 
     def run(
-        self, model: nn.Module, inputs: Mapping[str, Tensor], observer: Observer | None = None
+        self,
+        model: nn.Module,
+        inputs: Mapping[str, Tensor],
+        observer: Observer | None = None,
+        *,
+        gradients: bool = False,
     ) -> dict[str, Tensor]:
-        """Run one forward pass in evaluation mode, without gradients; return outputs by name.
+        """Run one forward pass in evaluation mode; return outputs by name.
 
         Args:
             model: The model.
             inputs: The inputs by name.
             observer: Observes the forward pass.
+            gradients: True to compute values from which autograd leads back to the inputs. The
+                outputs are detached in any case.
 
         Raises:
             InputError: An input is missing or unknown.
@@ -78,12 +85,13 @@ class Signature:
                 f"wrong inputs: expected {', '.join(names)}, found {', '.join(inputs)}"
             )
         ordered = {name: inputs[name] for name in names}
-        result, _ = _forward(
-            torch_private.unwrap_compiled_module(model), self.call, ordered, observer
-        )
+        module = torch_private.unwrap_compiled_module(model)
+        result, _ = _forward(module, self.call, ordered, observer, gradients=gradients)
         tensors = output_tensors(result, self.output_paths, caches=self.call.caches)
-        named = zip(self.outputs, tensors, strict=True)
-        return {spec.name: copy_detached(tensor) for spec, tensor in named}
+        named = {spec.name: each for spec, each in zip(self.outputs, tensors, strict=True)}
+        if observer:
+            observer.note_outputs(named)
+        return {name: copy_detached(tensor) for name, tensor in named.items()}
 
     @contextmanager
     def runner(self, model: nn.Module) -> Iterator[Callable[[Sequence[Tensor]], list[Tensor]]]:
@@ -172,14 +180,20 @@ def read_signature(
 
 
 def _forward(
-    model: nn.Module, call: Call, inputs: Mapping[str, Tensor], observer: Observer | None = None
+    model: nn.Module,
+    call: Call,
+    inputs: Mapping[str, Tensor],
+    observer: Observer | None = None,
+    *,
+    gradients: bool = False,
 ) -> tuple[object, frozenset[int]]:
     """Run the forward on copies of the inputs; return the result, and indices of mutated inputs."""
     import torch
 
+    copy = torch.clone if gradients else copy_detached
     # The caller may be in inference mode, whose tensors cannot be traced.
-    with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
-        tensors = [copy_detached(tensor) for tensor in inputs.values()]
+    with torch.inference_mode(mode=False), torch.set_grad_enabled(gradients), evaluation(model):
+        tensors = [copy(tensor) for tensor in inputs.values()]
         versions = [*map(torch_private.version_of, tensors)]  # torch counts in-place writes
         args, kwargs = call.fill(tensors)
         named = dict(zip(inputs, tensors, strict=True))

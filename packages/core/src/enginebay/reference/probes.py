@@ -178,7 +178,7 @@ class ProbeGenerator:
         for name, levels in self._own.items():
             for level, draw in levels.items():
                 inputs = {**self._example, name: draw(self._shapes[name])}
-                yield self._make_probe(f"{name}: {level}", inputs, {name: level})
+                yield self.make_probe(f"{name}: {level}", inputs, {name: level})
 
     def _draw_usual(self) -> Iterator[Probe]:
         """Yield probe inputs, the most useful first; :meth:`draw_all` takes ``count`` of them."""
@@ -186,7 +186,7 @@ class ProbeGenerator:
         floats = sum(map(is_float, self._example.values()))
         if not self._values.wide or floats < len(self._example):
             inputs = {name: self._values.permute(name) for name in self._example}
-            yield self._make_probe("permuted", inputs)
+            yield self.make_probe("permuted", inputs)
         levels = dict.fromkeys(level for own in self._common.values() for level in own)
         # Without floats, the only level is that of integers.
         before, after = ([], levels) if floats else (levels, [])
@@ -233,7 +233,7 @@ class ProbeGenerator:
             for name, level in row.items()
             if level != REDRAWN
         )
-        return self._make_probe("; ".join(parts), inputs, row)
+        return self.make_probe("; ".join(parts), inputs, row)
 
     def draw_near(self, probe: Probe, grain: int) -> Probe | None:
         """Return a probe input near another one, whose sizes are odd multiples of ``grain``.
@@ -253,10 +253,10 @@ class ProbeGenerator:
         arrays = self._example.values()
         if any(is_float(array) for array in arrays):
             inputs = {name: self._values.draw_large_floats(name) for name in self._example}
-            yield self._make_probe("large floats", inputs)
+            yield self.make_probe("large floats", inputs)
         if any(array.dtype.kind in "iu" and array.dtype.itemsize >= 4 for array in arrays):
             inputs = {name: self._values.draw_large_integers(name) for name in self._example}
-            yield self._make_probe("large integers", inputs)
+            yield self.make_probe("large integers", inputs)
 
     def draw_non_finite(self) -> Arrays | None:
         """Return the example with NaN and infinity among the values of each float input.
@@ -293,12 +293,11 @@ class ProbeGenerator:
         inputs = {name: self._values.redraw(name, shape) for name, shape in shapes.items()}
         sizes = named_sizes(self._dynamic, shapes)
         row: dict[str, Level] = {f"{name}=": size for name, (_, size) in sizes.items()}
-        probe = self._make_probe(f"the sizes {_format_sizes(shapes)}", inputs, row)
+        probe = self.make_probe(f"the sizes {_format_sizes(shapes)}", inputs, row)
         return replace(probe, required=required, tiled=tiled)
 
-    def _make_probe(
-        self, label: str, drawn: Arrays, row: Mapping[str, Level] = _NO_LEVELS
-    ) -> Probe:
+    def make_probe(self, label: str, drawn: Arrays, row: Mapping[str, Level] = _NO_LEVELS) -> Probe:
+        """Return a probe input with these arrays, clipped to the domain."""
         inputs = {name: self._clip_to_domain(name, array) for name, array in drawn.items()}
         return Probe(label, inputs, beyond=self._is_beyond(inputs), row=row)
 

@@ -12,12 +12,13 @@ from enginebay.verdict import ITEM, Basis, InputRange, SizeRange, VerifiedRange
 from enginebay.verification import RecordedReference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from enginebay.data import Item
     from enginebay.models import BoundModel
     from enginebay.params import DynamicShapes
     from enginebay.reference.probes import Domain
+    from enginebay.state import TakenSides
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
@@ -32,9 +33,11 @@ class RecordedModel(RecordedReference):
 
     Attributes:
         model: The model.
+        runs: For each sample, which sides of its decisions the model took.
     """
 
     model: BoundModel
+    runs: tuple[Mapping[str, TakenSides], ...]
 
 
 @dataclass

@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from enginebay.errors import ModelError, first_line
 from enginebay.reference.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
 from enginebay.reference.probes import NON_FINITE, Probe
 from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, measure_range
-from enginebay.tensors import Sample, equal_arrays, is_float
+from enginebay.reference.seen_decisions import find_decisions
+from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE
 from enginebay.verification import ToleranceOptions, check_comparators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
     from enginebay.models import BoundModel
     from enginebay.reference.probes import Level
-    from enginebay.state import ModelState, Observation
+    from enginebay.state import ModelState, Observation, TakenSides
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Basis
 
@@ -49,6 +49,9 @@ class Recorder(SampleCollection):
     cost: float = 0.0
     #: The levels of each probe input that the model has accepted.
     rows: list[Mapping[str, Level]] = field(default_factory=list)
+    #: Which sides of its decisions the model took, on each sample, and in the last run.
+    runs: list[Mapping[str, TakenSides]] = field(default_factory=list)
+    last_run: Mapping[str, TakenSides] = field(default_factory=dict)
     #: The values that Python read in each run, by the shapes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
@@ -98,7 +101,7 @@ class Recorder(SampleCollection):
         if any(run.readings for runs in self.observed.values() for run in runs):
             return
         with suppress(ModelError):
-            outputs = self.model.run(inputs)
+            outputs, self.last_run = self.model.run(inputs), {}
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
@@ -138,6 +141,11 @@ class Recorder(SampleCollection):
             return f"make dimensions of the same size dynamic under one name: {', '.join(shared)}"
         return "limit the smallest and the largest sizes to those that the model accepts"
 
+    def add_sample(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
+        """Add a sample on which the last run was."""
+        super().add_sample(label, sample, beyond=beyond)
+        self.runs.append(self.last_run)
+
     def _add_probe(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
         self.rows.append(probe.row)
         sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
@@ -156,6 +164,7 @@ class Recorder(SampleCollection):
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observation)
         self.orders |= observation.orders
+        self.last_run = observation.decisions
         if observation.random and not self.doubt:
             self._note_difference(outputs, self.model.run(inputs), RANDOM_RUNS)
         return outputs
@@ -171,38 +180,24 @@ class Recorder(SampleCollection):
             samples=tuple(self.samples),
             basis=self.build_basis(),
             model=self.model,
+            runs=tuple(self.runs),
         )
 
     def build_basis(self) -> Basis:
         """Return the :class:`Basis` of a verdict on the recorded samples.
 
-        In addition to the attributes that the base class collects, it contains the outputs that
-        never change, the lines of Python that read tensor values, and the range of the inputs.
+        In addition to the attributes that the base class collects, it contains the decisions that
+        the model took, the lines of Python that read tensor values, and the range of the inputs.
         """
         branches, warnings = _compare_readings(self.observed.values())
         return msgspec.structs.replace(
             super().build_basis(),
-            unchanging=tuple(self._find_unchanging()),
+            decisions=find_decisions(self.samples, self.runs, self.comparators),
             warnings=warnings,
             branches=branches,
             range=measure_range(self.model, self.samples),
             doubt=self.doubt,
         )
-
-    def _find_unchanging(self) -> Iterator[str]:
-        """Yield the name of each integer, bool or empty output that is the same in all samples.
-
-        Outputs of a comparator are left out. Nothing is yielded if no output of any kind changes.
-        """
-        first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
-        if all(equal_arrays(first, other) for other in others):
-            return  # then the verdict has a doubt, see verdict_rules
-        compared_names = {name for comparator in self.comparators for name in comparator.outputs}
-        for name, array in first.items():
-            if name in compared_names or (is_float(array) and array.size):
-                continue
-            if all(np.array_equal(array, other[name]) for other in others):
-                yield name
 
 
 def _compare_readings(

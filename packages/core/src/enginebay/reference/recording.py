@@ -10,6 +10,7 @@ import msgspec
 
 from enginebay.errors import EnginebayError, InputError, first_line, nearest
 from enginebay.reference.covering_plan import record_plan
+from enginebay.reference.decision_search import search_decisions
 from enginebay.reference.larger_sizes import record_larger_sizes
 from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
 from enginebay.reference.recorded_samples import SampleCollection, measure_range
@@ -87,6 +88,8 @@ def record_reference(
         recorder.record_probe(Probe(*stacked))
     record_plan(recorder, generator)
     if settings.count and not settings.calibrated:
+        # The larger sizes follow from the cost of the last run, at about the example's sizes.
+        search_decisions(recorder, generator)
         record_larger_sizes(recorder, generator)
         recorder.note_untried(model.examples)
         if not comparators and (arrays := generator.draw_non_finite()):

@@ -31,6 +31,7 @@ import numpy as np
 from enginebay.errors import ModelError
 from enginebay.reference.probe_values import is_constant
 from enginebay.reference.recorded_samples import measure_range
+from enginebay.reference.seen_decisions import find_decisions
 from enginebay.tensors import is_float
 from enginebay.verdict import Rounding
 from enginebay.verification import (
@@ -405,10 +406,14 @@ def _leave_out(recorded: RecordedModel, evidence: Evidence, undecided: Collectio
         undecided=(*basis.undecided, *undecided),
     )
     if dropped:
-        pairs = zip(recorded.basis.labels, recorded.samples, strict=True)
-        kept = [sample for label, sample in pairs if label not in dropped]
-        covered = measure_range(recorded.model, kept, recorded.engine_inputs)
-        basis = msgspec.structs.replace(basis, range=covered)
+        labelled = zip(recorded.basis.labels, recorded.samples, recorded.runs, strict=True)
+        kept = [(sample, run) for label, sample, run in labelled if label not in dropped]
+        samples, runs = zip(*kept, strict=True)
+        basis = msgspec.structs.replace(
+            basis,
+            range=measure_range(recorded.model, samples, recorded.engine_inputs),
+            decisions=find_decisions(samples, runs, evidence.comparators),
+        )
     return replace(
         evidence,
         recorded=[sample for _, sample, _ in rows],

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from enginebay.state.model_state import ModelState as ModelState, unchanged as unchanged
     from enginebay.state.object_copies import CopyObjects as CopyObjects
     from enginebay.state.observation import Observation as Observation, Observer as Observer
+    from enginebay.state.taken_sides import (
+        SELECTING as SELECTING,
+        TakenSides as TakenSides,
+        merge_sides as merge_sides,
+        read_dim as read_dim,
+    )
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -25,5 +31,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "state.model_state": "ModelState unchanged",
         "state.object_copies": "CopyObjects",
         "state.observation": "Observation Observer",
+        "state.taken_sides": "SELECTING TakenSides merge_sides read_dim",
     },
 )

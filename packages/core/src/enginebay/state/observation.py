@@ -6,6 +6,7 @@ right for that value only. This file imports torch at its top, since a class der
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from contextlib import contextmanager
@@ -21,12 +22,23 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from enginebay import torch_private
 from enginebay.ir import model_line
+from enginebay.state.taken_sides import (
+    CONDITIONS,
+    MAX_KINDS,
+    SELECTING,
+    TakenSides,
+    mark_indices,
+    mark_truth,
+    read_dim,
+    tests_for_nan,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
+    from enginebay.tensors import NumpyArray
     from enginebay.torch_private import OpOverload
 
 _T = TypeVar("_T")
@@ -57,6 +69,12 @@ _REDUCING = frozenset(
         *("argmax", "argmin", "argsort"),
     )
 )
+
+#: Operators that read entries of their first argument at indices.
+_READING = frozenset(("gather", "index", "index_select"))
+
+#: The largest number of classes of which an output's index is one.
+_MAX_CLASSES = 1024
 
 #: Tensor methods that return the values to Python without an operator.
 _METHODS = ("tolist", "numpy")
@@ -89,6 +107,7 @@ class Observation:
             indices is undefined.
         random: True if the forward draws random numbers.
         largest: Size in bytes of the largest tensor that depends on the inputs.
+        decisions: Key of a decision (its place, operator and call) → which sides were taken.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -98,6 +117,7 @@ class Observation:
     orders: bool = False
     random: bool = False
     largest: int = 0
+    decisions: dict[str, TakenSides] = field(default_factory=dict)
 
     @property
     def below(self) -> dict[str, int]:
@@ -111,14 +131,25 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
 
     The class is a dispatch mode, since some of torch's modules run other code under a function
     mode. A higher-order operator such as ``torch.cond`` counts as one operator.
+
+    Args:
+        kept: Keys of decisions whose operands are kept.
+
+    Attributes:
+        observation: The result.
+        operands: Key of a decision in ``kept`` → name and arguments of its operator.
     """
 
     # Without this, torch refuses to run torch.cond under a dispatch mode.
     supports_higher_order_operators = True
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Collection[str] = ()) -> None:
         super().__init__()
         self.observation = Observation()
+        self.operands: dict[str, tuple[str, Sequence[Any], Mapping[str, Any]]] = {}
+        self._kept = kept
+        self._outer_place = ""
+        self._calls: dict[str, int] = {}
         # While a weak reference exists, the address of a freed storage is not reused.
         self._sources: dict[int, tuple[StorageWeakRef, _Sources]] = {}
 
@@ -127,6 +158,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         """Inside the block, track the tensors that depend on these inputs."""
         for name, tensor in inputs.items():
             self._mark([tensor], _Sources(frozenset((name,)), frozenset((name,))))
+        self._outer_place = model_line(sys._getframe(1))
         with _reporting_methods(self), self:
             yield
 
@@ -143,19 +175,20 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         tags = getattr(func, "tags", ())  # a higher-order operator has none
         self.observation.random |= torch.Tag.nondeterministic_seeded in tags
         sources = self._sources_of(_flatten((*args, *kwargs.values())))
-        if not sources.all:
+        name, written, is_view = _schema(func)
+        leaves = list(_flatten((result,)))
+        if not sources.all or name in _SHAPE_ONLY:
+            if not is_view:
+                self._note_made(leaves)
             return result
-        name, written = _schema(func)
         if name in _REDUCING:
             sources = sources._replace(elementwise=frozenset())
-        if name in _SHAPE_ONLY:
-            return result
-        leaves = list(_flatten((result,)))
         for leaf in leaves:
             if isinstance(leaf, bool | int | float | complex):
                 self.read(leaf)
         changed = [args[position] for position in written if position < len(args)]
-        self._mark((*leaves, *_flatten(changed)), sources)
+        floats = sources._replace(chosen=frozenset()) if sources.chosen else sources
+        self._mark((*leaves, *_flatten(changed)), floats)
         # Without a dimension, max and min return no indices.
         if name in _ORDERING and any(
             getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
@@ -165,9 +198,103 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             self.observation.boundaries |= self._sources_of([args[_BOUNDARIES[name]]]).all
         limits = self.observation.table_rows if name == "embedding" else self.observation.classes
         for indices, size in _look_ups(name, args):
-            for source in self._sources_of([indices]).elementwise:
+            known = self._sources_of([indices])
+            if known.chosen:
+                self._note_look_up(name, args, indices, size, known.chosen)
+                continue  # such an index says nothing about the range of the inputs
+            for source in known.elementwise:
                 limits[source] = min(limits.get(source, size), size)
+        discrete = [x for x in leaves if isinstance(x, torch.Tensor) and not _is_float(x)]
+        if discrete:
+            # What a computed index reads is chosen only if it is read from a table.
+            read = args[:1] if name in _READING and self.depends(args[0]) else ()
+            chosen = self._sources_of(read or _flatten(args)).chosen
+            if self._sources_of(x for x in _flatten(args) if _is_float(x)).all:
+                chosen |= {""}
+            if chosen:
+                chosen = self._note_decision(name, args, kwargs, discrete[0], chosen)
+                self._mark(discrete, sources._replace(chosen=chosen))
         return result
+
+    def _note_decision(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: Tensor,
+        chosen: frozenset[str],
+    ) -> frozenset[str]:
+        """Record the sides that an operator took; return the keys of the result's decisions."""
+        parents = chosen - {""}
+        if name in SELECTING and _is_float(args[0]):
+            dim = read_dim(name, args, kwargs)
+            if dim is not None and args[0].dim():
+                count = args[0].shape[dim]
+                return self._add(
+                    name, args, kwargs, "choice", mark_indices(result, count), used=False
+                )
+        elif name == "torchvision::nms":
+            suppressed = np.array([True, len(result) < len(args[0])])
+            return self._add(name, args, kwargs, "suppression", suppressed)
+        elif tests_for_nan(name, args):
+            return frozenset()
+        elif result.dtype == torch.bool and name in CONDITIONS:
+            if choices := [key for key in parents if self._sides(key).kind == "choice"]:
+                self._use(choices, None if name in ("eq", "ne") else MAX_KINDS)
+                return chosen
+            taken = mark_truth(name, result)
+            return self._add(name, args, kwargs, "condition", taken, parents=parents)
+        return chosen
+
+    def _note_look_up(
+        self, name: str, args: Sequence[Any], indices: Tensor, size: int, chosen: frozenset[str]
+    ) -> None:
+        """Record the rows that a computed index reads, and that the index's choice matters."""
+        reference = _storage(args[0])
+        is_table = reference is not None and reference.cdata not in self._sources
+        # one_hot scatters a single index into each row.
+        is_one_hot = name == "scatter" and indices.dim() and indices.shape[args[1]] == 1
+        self._use(chosen, None if is_table or is_one_hot else MAX_KINDS)
+        if is_table and not any(self._sides(key).taken.size == size for key in chosen - {""}):
+            rows = mark_indices(indices, size)
+            self._add(name, args, {}, "row", rows, parents=chosen - {""})
+
+    def _add(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        kind: str,
+        taken: NumpyArray,
+        *,
+        parents: frozenset[str] = frozenset(),
+        used: bool = True,
+    ) -> frozenset[str]:
+        place = model_line(sys._getframe(1))
+        place = "" if place == self._outer_place else place
+        call = self._calls[f"{place} {name}"] = self._calls.get(f"{place} {name}", -1) + 1
+        key = f"{place} {name} {call}"
+        self.observation.decisions[key] = TakenSides(place, kind, taken, parents, used)
+        if key in self._kept:
+            self.operands[key] = name, args, kwargs
+        return frozenset((key,))
+
+    def _sides(self, key: str) -> TakenSides:
+        return self.observation.decisions[key]
+
+    def _use(self, keys: Iterable[str], limit: int | None) -> None:
+        """Note that choices matter: those of at most ``limit`` entries, if there is a limit."""
+        for key in keys:
+            if key and (limit is None or self._sides(key).taken.size <= limit):
+                self._sides(key).used = True
+
+    def note_outputs(self, outputs: Mapping[str, Tensor]) -> None:
+        """Note which decisions are the model's outputs."""
+        for name, tensor in outputs.items():
+            keys = self._sources_of([tensor]).chosen - {""}
+            self._use(keys, _MAX_CLASSES)
+            for key in keys:
+                self._sides(key).output = name
 
     def depends(self, tensor: Tensor) -> bool:
         """Return True if a tensor depends on the inputs."""
@@ -179,12 +306,18 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         if place:
             self.observation.readings.append(Reading(place, _abbreviate(value)))
 
+    def _note_made(self, values: Iterable[Any]) -> None:
+        """Note tensors that the forward makes, which are no tables of the model."""
+        for value in values:
+            if (reference := _storage(value)) is not None:
+                self._sources.setdefault(reference.cdata, (reference, _NO_SOURCES))
+
     def _mark(self, values: Iterable[Any], sources: _Sources) -> None:
         for value in values:
             if (reference := _storage(value)) is not None:
                 size = value.untyped_storage().nbytes()
                 self.observation.largest = max(self.observation.largest, size)
-                _, known = self._sources.get(reference.cdata, (None, _NO_SOURCES))
+                _, known = self._sources.get(reference.cdata, (None, sources))
                 self._sources[reference.cdata] = (reference, known.join(sources))
 
     def _sources_of(self, values: Iterable[object]) -> _Sources:
@@ -196,13 +329,25 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
 
 
 class _Sources(NamedTuple):
-    """The names of the inputs on which a tensor depends, and on which without a reduction."""
+    """The names of the inputs on which a tensor depends, and on which without a reduction.
+
+    Attributes:
+        all: The names of all inputs.
+        elementwise: The names of the inputs without a reduction in between.
+        chosen: For discrete values that were computed from floats: the keys of their decisions, and
+            an empty key if they were computed without one, as by rounding.
+    """
 
     all: frozenset[str] = frozenset()
     elementwise: frozenset[str] = frozenset()
+    chosen: frozenset[str] = frozenset()
 
     def join(self, other: _Sources) -> _Sources:
-        return _Sources(self.all | other.all, self.elementwise | other.elementwise)
+        if other is self or other is _NO_SOURCES:
+            return self
+        if self is _NO_SOURCES:
+            return other
+        return _Sources(*map(operator.or_, self, other))
 
 
 _NO_SOURCES = _Sources()
@@ -264,13 +409,21 @@ def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
 
 # Cached: with _flatten(), this cut the cost of a ResNet-50 forward from 25 to 9 ms.
 @cache
-def _schema(func: Any) -> tuple[str, tuple[int, ...]]:
-    """Return an operator's name, and the positions of the arguments that it writes to."""
+def _schema(func: Any) -> tuple[str, tuple[int, ...], bool]:
+    """Return an operator's name, the positions of the arguments that it writes to, and if it views.
+
+    The result of a view shares the memory of an argument.
+    """
     schema = torch_private.schema_of(func)
     if schema is None:  # a higher-order operator
-        return func.name(), ()
+        return func.name(), (), False
     written = (n for n, argument in enumerate(schema.arguments) if argument.is_write)
-    return schema.name.removeprefix("aten::").rstrip("_"), tuple(written)
+    is_view = any(result.alias_info is not None for result in schema.returns)
+    return schema.name.removeprefix("aten::").rstrip("_"), tuple(written), is_view
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _flatten(values: Iterable[object]) -> Iterator[object]:

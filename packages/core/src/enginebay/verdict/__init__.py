@@ -6,6 +6,7 @@ no infinity: values that may be NaN or infinite are stored as text.
 
 from __future__ import annotations
 
+from enginebay.verdict.decisions import Decision
 from enginebay.verdict.figures import EXAMPLE, ITEM, OutputComparison, Rounding, Signal, Simulation
 from enginebay.verdict.matching import (
     Aligned,
@@ -26,6 +27,7 @@ __all__ = [
     "Basis",
     "ComparisonRequest",
     "ComparisonResult",
+    "Decision",
     "InputRange",
     "Matching",
     "OutputComparison",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from enginebay.display import Fields, Result, document, labelled
+from enginebay.verdict.decisions import Decision, describe_decisions, limit_decisions
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Rounding, Signal, Simulation
 from enginebay.verdict.matching import Matching
 from enginebay.verdict.verified_range import VerifiedRange
@@ -44,8 +45,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         untried: Names of the inputs whose elements all have one and the same value in all samples.
         range: The values and sizes of the inputs in the samples; None if they were not recorded.
         refused: Name of a dynamic dimension without a limit → size at which the model itself fails.
-        unchanging: Names of the integer, bool and empty outputs that are the same in all samples,
-            although other outputs change.
+        decisions: What the samples have taken of the model's choices, conditions and classes. The
+            conditions and outputs of which they have taken everything are left out.
         warnings: A sentence for each line of Python (``if``, ``.item()``) that reads a tensor's
             value, if this value is the same in all samples.
         branches: Lines of Python that read a tensor's value, which differs between samples:
@@ -63,7 +64,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     untried: tuple[str, ...] = ()
     range: VerifiedRange | None = None
     refused: dict[str, int] = {}
-    unchanging: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     domain: dict[str, tuple[float, float]] = {}
@@ -87,12 +88,10 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             f"limit the largest size of '{name}'"
             for name, size in self.refused.items()
         ]
-        texts += [
-            f"output '{name}' is the same in all samples, so an engine that always returns this "
-            "value would pass: pass an example, or --data, with different results"
-            for name in self.unchanging
-        ]
-        return tuple(texts)
+        # A warning about a line that Python reads says it of its decision, too.
+        read = {text.partition(": ")[0] for text in self.warnings}
+        unread = [decision for decision in self.decisions if decision.place not in read]
+        return (*texts, *limit_decisions(unread))
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
         """Return a copy in which ``warnings`` and ``branches`` are limited to lines in ``notes``.
@@ -229,15 +228,17 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text, such as ``("warning", "...")``.
 
-        The texts are limitations, the verified range, comparators' results, elements that rounding
-        decides, signal-to-noise ratios, likely causes of a mismatch, and the probe inputs
-        (generated) that were left out.
+        The texts are limitations, the verified range, the decisions taken, comparators' results,
+        elements that rounding decides, signal-to-noise ratios, likely causes of a mismatch, and the
+        probe inputs (generated) that were left out.
         """
         dropped = self.basis.dropped if self.basis else ()
         known = self.basis.range if self.basis else None
+        decisions = describe_decisions(self.basis.decisions) if self.basis else ""
         return [
             *(("warning", text) for text in self.warnings),
             *([("range", known.describe())] if known and self.passed else ()),
+            *([("decisions", decisions)] if decisions and self.passed else ()),
             *(("compared", matching.describe()) for matching in self.matchings),
             *(
                 ("rounding", text)
