@@ -82,9 +82,31 @@ def test_padding_before_a_max_pool_stays_zero(load, tmp_path):
         assert load(PADDED, **params)({"x": NEGATIVE})["y"].tolist() == expected
 
 
+#: A layer between the steps of two fake quantisations.
+FAKE_QUANTISED = """(float[1,2] x) => (float[1,2] y)
+    <float scale = {0.1}, uint8 zero = {128}, float[2,2] w = {0.3, -0.007, 0.011, 1.0},
+     float[2] b = {0.0123, 0.0456}>
+    { p = QuantizeLinear(x, scale, zero)  q = DequantizeLinear(p, scale, zero)
+      r = Gemm(q, w, b)
+      s = QuantizeLinear(r, scale, zero)  y = DequantizeLinear(s, scale, zero) }"""
+
+
+def test_weights_beside_a_fake_quantisation_stay_floats(load):
+    steps = np.float32([[-12.7, 12.7], [3.3, -7.1], [9.9, 12.5], [-4.7, 0.7]])
+    weights, bias = np.float32([[0.3, -0.007], [0.011, 1.0]]), np.float32([0.0123, 0.0456])
+    wrapper = load(FAKE_QUANTISED)
+    for row in steps:
+        expected = np.round((row @ weights + bias) / 0.1) * 0.1
+        assert wrapper({"x": row[None]})["y"][0] == pytest.approx(expected.clip(-12.8, 12.7), 1e-5)
+
+
 def test_an_optimisation_is_disabled_only_for_models_it_breaks(load):
     key = "optimization.disable_specified_optimizers"
-    for text, disabled in [(PADDED, "Pad_Fusion"), (FOLDABLE, "")]:
+    for text, disabled in [
+        (PADDED, "Pad_Fusion"),
+        (FAKE_QUANTISED, "WeightBiasQuantization"),
+        (FOLDABLE, ""),
+    ]:
         options = load(text).session.get_session_options()
         assert (options.get_session_config_entry(key) if disabled else "") == disabled
     given = load(PADDED, session_options={key: "GemmActivationFusion"}).session

@@ -27,6 +27,11 @@ def find_wrong_optimizers(request: WrapperRequest[OnnxruntimeParams]) -> str:
         # infinity: microsoft/onnxruntime#24737, fixed in 1.32. Only for graphs with both operators,
         # because it is right for Conv.
         wrong.append("Pad_Fusion")
+    model = request.directory / request.files[0]
+    if request.params.precision != "int8" and _has_operators(model, "DequantizeLinear"):
+        # Where a layer lies between the steps of a fake quantisation, it rounds the layer's weights
+        # to 8 bits, too.
+        wrong.append("WeightBiasQuantization")
     return ";".join(wrong)
 
 

@@ -277,3 +277,40 @@ def test_perturbed_decisions_change_only_ties() -> None:
         angles = torch.atan2(torch.zeros(30), -torch.ones(30))
         assert set(angles.sign().tolist()) == {-1.0, 1.0}
         assert mode.decides
+
+
+def quantise_tensor(x: torch.Tensor) -> torch.Tensor:
+    return torch.fake_quantize_per_tensor_affine(x, 0.5, 128, 0, 255)
+
+
+def quantise_by_tensors(x: torch.Tensor) -> torch.Tensor:
+    scale, zero = torch.tensor([0.5]), torch.tensor([128], dtype=torch.int32)
+    return torch.fake_quantize_per_tensor_affine(x, scale, zero, 0, 255)
+
+
+def quantise_channels(x: torch.Tensor) -> torch.Tensor:
+    scales, zeros = torch.full((4,), 0.5), torch.full((4,), 128, dtype=torch.int32)
+    return torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, 0, 255)
+
+
+def quantise_away(x: torch.Tensor) -> torch.Tensor:
+    """Steps of 0.5 as other engines take them: ties away from zero."""
+    return ((x * 2).abs() + 0.5).floor() * x.sign() / 2
+
+
+QUANTISED = [quantise_tensor, quantise_by_tensors, quantise_channels]
+
+
+@pytest.mark.parametrize("quantise", QUANTISED)
+def test_steps_of_a_fake_quantisation_may_round_ties_to_either_side(
+    loopback: str, tmp_path: Path, quantise: Any
+) -> None:
+    def average(x: torch.Tensor) -> torch.Tensor:  # of steps: half of them are ties
+        return ((x * 2).round() / 2).reshape(4, 8, 2).mean(-1)
+
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0)).abs() + 0.25
+    right = Engine(lambda x: quantise(average(x)), lambda x: quantise_away(average(x)))
+    wrong = Engine(right.model, lambda x: quantise_away(average(x)) + 0.5)
+    with pytest.raises(NotVerifiedError):
+        deploy(wrong, x, loopback, tmp_path / "wrong")
+    assert deploy(right, x, loopback, tmp_path).verdict in ("verified", "unverified")

@@ -64,18 +64,22 @@ class PerturbedDecisions(_DispatchMode):  # type: ignore[misc]  # its base is fo
             ]
         elif _is_step(func, kwargs) and isinstance(args[0], torch.Tensor):
             self.decides = True
-            args = (self._perturb(args[0]), *args[1:])
+            # The steps of a fake quantisation need not be exact numbers, though its ties may be.
+            is_scaled = func.overloadpacket in _SCALED_STEPS
+            args = (self._perturb(args[0], is_scaled=is_scaled), *args[1:])
         return func(*args, **kwargs)
 
     def _draw_uniform(self, like: torch.Tensor) -> torch.Tensor:
         return (torch.rand(like.shape, generator=self._generator) * 2 - 1).to(like)
 
-    def _perturb(self, values: torch.Tensor) -> torch.Tensor:
+    def _perturb(self, values: torch.Tensor, *, is_scaled: bool = False) -> torch.Tensor:
         if not values.is_floating_point() or not values.numel():
             return values
         size = values.abs()
         error = self._unit * (size + size.nanmedian()) * self._draw_uniform(values)
-        return torch.where(is_exact(values), values, values + error)
+        # Zero is a step of every scale.
+        kept = values == 0 if is_scaled else is_exact(values)
+        return torch.where(kept, values, values + error)
 
 
 def _is_step(func: OpOverload, kwargs: Mapping[str, Any]) -> bool:
@@ -98,12 +102,18 @@ def _find_ordered_dim(
 
 
 _ATEN: Any = torch.ops.aten
+#: Operators that round to multiples of a scale.
+_SCALED_STEPS = {
+    _ATEN.fake_quantize_per_tensor_affine_cachemask,
+    _ATEN._fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
+    _ATEN.fake_quantize_per_channel_affine_cachemask,
+}
 #: Operators whose result jumps between neighbouring inputs. Equality is not among them: a number
 #: equals itself in every engine.
 _STEPS = {
     *(_ATEN.round, _ATEN.floor, _ATEN.ceil, _ATEN.trunc, _ATEN.frac, _ATEN.sign, _ATEN.remainder),
     *(_ATEN.floor_divide, _ATEN.fmod, _ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.bucketize),
-    _ATEN.fake_quantize_per_tensor_affine_cachemask,
+    *_SCALED_STEPS,
 }
 #: Operators that sort or select values, with their default dimension; None for the whole tensor.
 _REDUCTIONS = (_ATEN.argmax, _ATEN.argmin, _ATEN.max, _ATEN.min)
