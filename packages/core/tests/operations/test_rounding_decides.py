@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import NotVerifiedError
+from enginebay.errors import ConversionError, NotVerifiedError
 from enginebay.reference.perturbed_decisions import PerturbedDecisions
 from enginebay.reference.perturbed_rounding import PerturbedRounding
 from enginebay.verification import engine_verdict
@@ -314,3 +314,55 @@ def test_steps_of_a_fake_quantisation_may_round_ties_to_either_side(
     with pytest.raises(NotVerifiedError):
         deploy(wrong, x, loopback, tmp_path / "wrong")
     assert deploy(right, x, loopback, tmp_path).verdict in ("verified", "unverified")
+
+
+def multiply_in_half(dtype: torch.dtype) -> Any:
+    def run(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
+        weights = torch.linspace(-1, 1, x.shape[-1] * 3).reshape(-1, 3)
+        return (x.to(dtype) @ weights.to(dtype)).float() * (1 + off)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.bfloat16, "--rtol 0.0625"), (torch.float16, "--rtol 0.0078")]
+)
+def test_mismatch_names_the_operator_in_half_precision(
+    loopback: str, tmp_path: Path, dtype: torch.dtype, tolerance: str
+) -> None:
+    run = multiply_in_half(dtype)
+    engine = Engine(run, lambda x: run(x, 0.001))
+    with pytest.raises(NotVerifiedError) as caught:
+        deploy(engine, SPREAD, loopback, tmp_path)
+    name = str(dtype).removeprefix("torch.")
+    (cause,) = caught.value.verdict.causes()
+    assert f"the model computes mm in {name} (operations/test_rounding_decides.py:" in cause
+    assert tolerance in cause
+
+
+def test_engine_without_half_precision_names_the_operator(tmp_path: Path) -> None:
+    model = Engine(*[multiply_in_half(torch.bfloat16)] * 2)
+    with pytest.raises(ConversionError) as caught:
+        deploy(model, SPREAD, "onnxruntime", tmp_path)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("the model computes mm in bfloat16 (operations/test_round")
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0])
+def test_output_near_zero_is_named(loopback: str, tmp_path: Path, size: float) -> None:
+    deployed = deploy(Engine(*[lambda x: x * size] * 2), SPREAD, loopback, tmp_path)
+    text = "output 'output' lies between -"
+    assert any(text in each for each in deployed.verification.warnings) == (size < 1)
+
+
+def test_hint_of_a_wrong_branch_is_to_select_in_the_graph(loopback: str, tmp_path: Path) -> None:
+    def choose(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+    with pytest.raises(NotVerifiedError) as caught:
+        deploy(Engine(choose, choose), SPREAD.abs(), loopback, tmp_path)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("select with torch.where or torch.cond at operations/test_")
+    assert "bisect" not in caught.value.hint
+    (cause,) = caught.value.verdict.causes()
+    assert cause.endswith("for one branch only: select with torch.where or torch.cond there")

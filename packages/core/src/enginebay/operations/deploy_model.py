@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import ComparatorRecord, staging
-from enginebay.errors import NotVerifiedError
+from enginebay.errors import ConversionError, NotVerifiedError
 from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
 from enginebay.operations.deployment import Deployment
@@ -22,7 +22,7 @@ from enginebay.operations.steps import Steps
 from enginebay.operations.work_dir import default_work_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.config import ExportOptions, VerifyOptions
     from enginebay.operations.steps import Step
@@ -127,6 +127,7 @@ def deploy(
             imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
+        model_use.enter_context(_name_half_precision(prepared.reference.basis.coarse))
         built = build_engine(settings, prepared, stage.dir, steps)
         with steps("verify") as set_detail:
             verdict = judge_staged(
@@ -164,6 +165,20 @@ def deploy(
     )
 
 
+@contextmanager
+def _name_half_precision(coarse: str) -> Iterator[None]:
+    """Name the model's operator in half precision if an engine cannot load the model.
+
+    Few engines have all operators in half precision, and their own messages name no line.
+    """
+    try:
+        yield
+    except ConversionError as err:
+        if coarse and not err.hint:
+            err.hint = f"the model computes {coarse}: compute it in float32 if the engine lacks it"
+        raise
+
+
 def _check_verdict(
     settled: SettledVerdict, options: VerifyOptions, target: Path, suspicions: Sequence[str]
 ) -> None:
@@ -180,8 +195,13 @@ def _check_verdict(
     if "ran past its time limit" in verification.reason.partition(";")[0]:
         hint = f"allow more time: --timeout {2 * options.timeout:g}; {hint}"
     elif verdict != "unverified":
-        hint = f"check the model, the rewriters or the params; {hint}"
-        if verification.simulation is None:  # an engine that cannot run here cannot be bisected
+        lines = verification.basis.branches if verification.basis else ()
+        # A branch is wrong as a whole: no layer of it is the first wrong one.
+        first = f"select with torch.where or torch.cond at {', '.join(lines)}" if lines else ""
+        hint = f"{first or 'check the model, the rewriters or the params'}; {hint}"
+        if (
+            not lines and verification.simulation is None
+        ):  # an engine that cannot run here cannot be bisected
             here = Path.cwd()
             path = str(target.relative_to(here) if target.is_relative_to(here) else target)
             hint += f", and then enginebay bisect {shlex.quote(path)} names the layer"

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 _BUDGET_SECONDS = 0.75
 _BUDGET_BYTES = 1 << 27
 
+#: An output of smaller values is what remains of a signal that faded from layer to layer.
+_FAINT = 1e-6
+
 
 @dataclass
 class Recorder(SampleCollection):
@@ -197,7 +200,26 @@ class Recorder(SampleCollection):
             branches=branches,
             range=measure_range(self.model, self.samples),
             doubt=self.doubt,
+            coarse=self._find_coarse(),
+            faint=dict(self._find_faint()),
         )
+
+    def _find_coarse(self) -> str:
+        """Describe an operator in half precision; "" if there is none, or the outputs show it."""
+        floats = [array for array in self.samples[0].outputs.values() if is_float(array)]
+        if any(array.dtype.itemsize < 4 for array in floats):
+            return ""
+        return next((run.coarse for runs in self.observed.values() for run in runs), "")
+
+    def _find_faint(self) -> Iterator[tuple[str, float]]:
+        """Yield the name and the largest magnitude of each float output that is near zero."""
+        samples = [sample.outputs for sample in self.samples if sample.kind != "non_finite"]
+        for name, array in samples[0].items():
+            if is_float(array):
+                finite = (outputs[name][np.isfinite(outputs[name])] for outputs in samples)
+                size = max(float(np.abs(values).max(initial=0)) for values in finite)
+                if 0 < size < _FAINT:
+                    yield name, size
 
 
 def _compare_readings(

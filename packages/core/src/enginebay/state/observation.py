@@ -106,6 +106,8 @@ class Observation:
         orders: True if the forward computes indices by a sort; for equal values, the order of the
             indices is undefined.
         random: True if the forward draws random numbers.
+        coarse: The first operator that computes in half precision, and its line of the model:
+            ``mm in bfloat16 (net.py:12)``.
         largest: Size in bytes of the largest tensor that depends on the inputs.
         decisions: Key of a decision (its place, operator and call) → which sides were taken.
     """
@@ -116,6 +118,7 @@ class Observation:
     boundaries: set[str] = field(default_factory=set)
     orders: bool = False
     random: bool = False
+    coarse: str = ""
     largest: int = 0
     decisions: dict[str, TakenSides] = field(default_factory=dict)
 
@@ -186,6 +189,8 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         for leaf in leaves:
             if isinstance(leaf, bool | int | float | complex):
                 self.read(leaf)
+        if not self.observation.coarse:
+            self.observation.coarse = _describe_coarse(func, name, leaves)
         changed = [args[position] for position in written if position < len(args)]
         floats = sources._replace(chosen=frozenset()) if sources.chosen else sources
         self._mark((*leaves, *_flatten(changed)), floats)
@@ -405,6 +410,18 @@ def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
                 # A boolean mask is not an index.
                 if indices is not None and indices.dtype != torch.bool:
                     yield indices, size
+
+
+def _describe_coarse(func: Any, name: str, results: Iterable[object]) -> str:
+    """Describe an operator that computes in half precision; "" for casts, views and all others."""
+    if name == "_to_copy" or getattr(func, "is_view", False):
+        return ""
+    dtypes = (result.dtype for result in results if isinstance(result, torch.Tensor))
+    dtype = next((each for each in dtypes if each in (torch.bfloat16, torch.float16)), None)
+    if dtype is None:
+        return ""
+    place = model_line(sys._getframe(2))
+    return f"{name} in {str(dtype).removeprefix('torch.')}{f' ({place})' if place else ''}"
 
 
 # Cached: with _flatten(), this cut the cost of a ResNet-50 forward from 25 to 9 ms.

@@ -51,6 +51,9 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             value, if this value is the same in all samples.
         branches: Lines of Python that read a tensor's value, which differs between samples:
             ``net.py:12``.
+        coarse: The first operator of a model with float32 outputs that computes in half precision:
+            ``mm in bfloat16 (net.py:12)``; otherwise empty.
+        faint: Name of a float output → its largest magnitude in all samples, if that is near zero.
         domain: Input name → lower and upper bound of generated values, if the caller set bounds.
         targets: Label of a data item → index of the true class.
         doubt: Why no comparison proves anything, for example random outputs; otherwise empty.
@@ -67,6 +70,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
+    coarse: str = ""
+    faint: dict[str, float] = {}
     domain: dict[str, tuple[float, float]] = {}
     targets: dict[str, int] = {}
     doubt: str = ""
@@ -87,6 +92,11 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             f"the model itself fails if '{name}' is {size} and the other sizes are the example's: "
             f"limit the largest size of '{name}'"
             for name, size in self.refused.items()
+        ]
+        texts += [
+            f"output '{name}' lies between {-size:.1g} and {size:.1g} in all samples: the inputs "
+            "hardly reach it, so pass trained weights, or an example of the usual size"
+            for name, size in self.faint.items()
         ]
         # A warning about a line that Python reads says it of its decision, too.
         read = {text.partition(": ")[0] for text in self.warnings}
@@ -301,9 +311,16 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         if self.basis.branches:
             lines = ", ".join(self.basis.branches)
             causes.append(
-                f"Python reads values at {lines}, so the engine is right for one branch only"
+                f"Python reads values at {lines}, so the engine is right for one branch only: "
+                "select with torch.where or torch.cond there"
             )
-        if figures.failed and set(figures.failed) <= set(self.basis.beyond):
+        elif self.basis.coarse:
+            causes.append(
+                f"the model computes {self.basis.coarse}, which engines round in other places: "
+                "compute it in float32, or pass the tolerance of this dtype: "
+                f"--rtol {0.0625 if 'bfloat16' in self.basis.coarse else 0.0078125:g}"
+            )
+        elif figures.failed and set(figures.failed) <= set(self.basis.beyond):
             causes.append(
                 "the outputs differ only for inputs outside of the example's range; if such inputs "
                 "never occur, limit the probe inputs: --domain NAME=LOW,HIGH (domain={...})"
