@@ -199,9 +199,8 @@ def _check_verdict(
         # A branch is wrong as a whole: no layer of it is the first wrong one.
         first = f"select with torch.where or torch.cond at {', '.join(lines)}" if lines else ""
         hint = f"{first or 'check the model, the rewriters or the params'}; {hint}"
-        if (
-            not lines and verification.simulation is None
-        ):  # an engine that cannot run here cannot be bisected
+        # An engine that cannot run here cannot be bisected.
+        if not lines and verification.simulation is None:
             here = Path.cwd()
             path = str(target.relative_to(here) if target.is_relative_to(here) else target)
             hint += f", and then enginebay bisect {shlex.quote(path)} names the layer"
