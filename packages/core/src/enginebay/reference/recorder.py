@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from enginebay.errors import ModelError, first_line
 from enginebay.reference.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
 from enginebay.reference.probes import NON_FINITE, Probe
 from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, measure_range
 from enginebay.reference.seen_decisions import find_decisions
-from enginebay.tensors import Sample
+from enginebay.tensors import Sample, is_float
 from enginebay.verdict import EXAMPLE
 from enginebay.verification import ToleranceOptions, check_comparators
 
