@@ -20,7 +20,7 @@ from enginebay.verdict import EXAMPLE
 from enginebay.verification import ToleranceOptions, check_comparators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
