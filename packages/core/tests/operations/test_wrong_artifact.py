@@ -75,3 +75,25 @@ def test_inspect_says_that_the_verdict_is_recorded_and_when(wrong: Path, capsys:
     (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("verdict")]
     assert line.split(maxsplit=1)[1].startswith("recorded: mismatched against the PyTorch model")
     assert line.endswith(f"; {made}")
+
+
+def test_the_digest_of_the_reference_follows_its_weights(tmp_path: Path, capsys: Any) -> None:
+    digests = []
+    for number, value in enumerate((1.0, 1.0, 2.0)):
+        model = nn.Linear(2, 1)
+        nn.init.constant_(model.weight, value)
+        nn.init.zeros_(model.bias)
+        folder = tmp_path / str(number)
+        made = eb.deploy(
+            model,
+            torch.ones(1, 2),
+            backend="onnxruntime",
+            work_dir=folder,
+            export={"exporter": "torchscript"},
+            verify={"probes": 1},
+        )
+        digests.append(made.artifact.manifest.reference_sha256)
+    assert digests[0] == digests[1] != digests[2]
+    main(["inspect", str(folder)])
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
+    assert ["model", f"sha256 {digests[2]}"] in lines

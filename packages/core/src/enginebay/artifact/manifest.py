@@ -177,6 +177,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             ``/models/net.py:build`` or ``timm:resnet18``; empty for a Python object.
         weights: Origin of the weights: ``random (seed 0)``, ``pretrained``, or a file with its
             digest; empty if unknown.
+        reference_sha256: SHA-256 of the weights of the model that is the reference, before any
+            rewriting; of the file for an ONNX file. Empty if unknown.
         command: The command that builds the artifact again.
         pinned: Versions and devices that a machine must have to load the artifact.
         built_for: The machines that the engine is built for; empty if it is built for the machine
@@ -210,6 +212,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     verification: Verification | None = None
     model: str = ""
     weights: str = ""
+    reference_sha256: str = ""
     command: str = ""
     pinned: dict[str, str] = {}
     built_for: str = ""
@@ -269,6 +272,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
                 "task",
                 "comparators",
                 "weights",
+                "reference_sha256",
                 "built_for",
                 "runs",
             ),

@@ -22,6 +22,7 @@ def build_manifest(
     receipt: Receipt | None = None,
     model: str = "",
     weights: str = "",
+    reference_sha256: str = "",
     command: str = "",
     data: DataRecord | None = None,
     task: dict[str, object] | None = None,
@@ -35,6 +36,7 @@ def build_manifest(
         receipt: The engine's receipt; None if the engine did not run.
         model: A name of the model that is valid in any current folder; empty for a Python object.
         weights: Origin of the weights; empty if unknown.
+        reference_sha256: SHA-256 of the weights of the reference; empty if unknown.
         command: The command that builds the artifact again.
         data: The data set for calibration or, without calibration, for verification; None if no
             data set was used.
@@ -65,6 +67,7 @@ def build_manifest(
         verification=verification,
         model=model,
         weights=weights,
+        reference_sha256=reference_sha256,
         command=command,
         pinned=backend.bound_to(engine.params),
         built_for=built_for.machines if built_for else "",

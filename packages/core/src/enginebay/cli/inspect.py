@@ -66,6 +66,7 @@ def _print_artifact(artifact: Artifact) -> None:
             ("verdict", _describe_verdict(manifest)),
             *(verification.fields() if verification else ()),
             ("weights", weights_text(manifest.weights)),
+            ("model", manifest.reference_sha256 and f"sha256 {manifest.reference_sha256}"),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
             *receipt_fields(manifest.receipt, manifest.requested_precision),

@@ -9,7 +9,7 @@ from enginebay.data import DataSet
 from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
 from enginebay.models import RecordedCalls, bind, shapes_of
 from enginebay.reference import record_reference
-from enginebay.sources import find_model
+from enginebay.sources import digest_weights, find_model
 from enginebay.state import ModelState, unchanged
 from enginebay.task_records import record_task
 from enginebay.tasks import read_task
@@ -38,6 +38,7 @@ class PreparedModel:
         task: The model's task as plain data; None if unknown.
         notes: A note with the reason why the task could not be read; empty if it was read.
         data: The calibration data; None without data.
+        digest: SHA-256 of the model's weights before its first run, or of its ONNX file.
         verified_on: The items of ``data`` whose outputs are in ``reference``; None without data.
     """
 
@@ -46,6 +47,7 @@ class PreparedModel:
     task: dict[str, Any] | None
     notes: tuple[str, ...]
     data: DataSet | None
+    digest: str
     verified_on: DataSet | None
 
     def record(self) -> dict[str, Any]:
@@ -53,6 +55,7 @@ class PreparedModel:
         return {
             "model": self.model.source.named,
             "weights": self.model.source.weights,
+            "reference_sha256": self.digest,
             "task": self.task,
             "data": self._record_data(),
         }
@@ -91,6 +94,10 @@ def prepare_model(
     some = None if data is None else data.for_task(task).some(_MAX_VERIFIED_ITEMS)
     # Recorded before the model runs for the first time, so that state which a run changes is found.
     state = None if source.model is None else ModelState(source.module, fully=True)
+    if source.model is not None:
+        digest = digest_weights(source.module)
+    else:
+        digest = source.ir.digest() if source.ir else ""
     bound = _bind_inputs(settings, source, args, some)
     fitted = None if task is None else task.fit(bound.open_inputs, bound.outputs)
     settings.backend.check_dtypes(bound.inputs)
@@ -113,7 +120,7 @@ def prepare_model(
         comparators=settings.comparators,
     )
     record = source.task if fitted is None else record_task(fitted)
-    return PreparedModel(bound, reference, record, notes, data, some)
+    return PreparedModel(bound, reference, record, notes, data, digest, some)
 
 
 def _bind_inputs(

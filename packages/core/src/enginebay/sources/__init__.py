@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from enginebay.sources.sources import ModelSource as ModelSource
     from enginebay.sources.weights import (
         RANDOM_WEIGHTS as RANDOM_WEIGHTS,
+        digest_weights as digest_weights,
         fixed_seed as fixed_seed,
         load_weights as load_weights,
         measure_norms as measure_norms,
@@ -42,7 +43,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "sources.source_options": "Options image_size read_options",
         "sources.sources": "ModelSource",
         "sources.weights": (
-            "RANDOM_WEIGHTS fixed_seed load_weights measure_norms take_weights weights_text"
+            "RANDOM_WEIGHTS digest_weights fixed_seed load_weights measure_norms take_weights "
+            "weights_text"
         ),
     },
 )

@@ -114,6 +114,22 @@ def describe_weights(path: str) -> str:
         return f"{Path(path).absolute()}, sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
+def digest_weights(model: nn.Module) -> str:
+    """Return the SHA-256 of a model's parameters and buffers, with their names; "" if unknown."""
+    from enginebay.tensors import is_torch, to_numpy
+
+    digest = hashlib.sha256()
+    try:
+        for name, value in model.state_dict().items():
+            digest.update(f"{name} {getattr(value, 'dtype', '')} ".encode())
+            if is_torch(value):
+                digest.update(f"{tuple(value.shape)}".encode())
+                digest.update(to_numpy(value).tobytes())
+    except Exception:  # noqa: BLE001  # a model's own state_dict, or tensors that NumPy lacks
+        return ""
+    return digest.hexdigest()
+
+
 def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> None:
     """Load weights from memory into a model.
 
