@@ -22,6 +22,7 @@ SMALLER_THAN_ITS_WINDOW = {
     "average without the padding": lambda x: F.avg_pool2d(
         x, (12, 2), padding=(2, 0), ceil_mode=True, count_include_pad=False
     ),
+    "average without a batch": lambda x: F.avg_pool2d(x[0, :, :, :3], 4, ceil_mode=True),
     "average of sequences": lambda x: F.avg_pool1d(x[0], 9, ceil_mode=True),
     "largest": nn.MaxPool2d(9, ceil_mode=True),
     "largest of sequences": lambda x: F.max_pool1d(x[0], 9, 7, ceil_mode=True),
@@ -48,6 +49,78 @@ def test_pooling_with_an_oversized_window_is_verified(
         export=eb.ExportOptions(ir="onnx", exporter=exporter),
     )
     assert deployment.verdict == "verified"
+
+
+#: Pools whose last window may reach beyond the padding: kernel, stride and padding.
+BEYOND_THE_PADDING = [(3, 2, 1), (4, 3, 2), (5, 4, 1), (2, 3, 1)]
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.one_in(2)
+def test_cells_beyond_the_padding_are_not_averaged(
+    dims: int, exporter: Any, as_model: Any, tmp_path: Path
+) -> None:
+    pool = getattr(F, f"avg_pool{dims}d")
+
+    def pooled(x: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            pool(x[..., : x.shape[-1] - less], *sizes, ceil_mode=True, count_include_pad=inside)
+            for sizes in BEYOND_THE_PADDING
+            for less in (0, 1)
+            for inside in (True, False)
+        ]
+
+    x = torch.rand(1, 2, *(6, 5, 7)[-dims:]) + 1
+    deployment = eb.deploy(
+        as_model(pooled),
+        x,
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(ir="onnx", exporter=exporter),
+    )
+    assert deployment.verdict == "verified"
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_an_average_of_a_dynamic_size_is_verified(
+    exporter: Any, as_model: Any, tmp_path: Path
+) -> None:
+    deployment = eb.deploy(
+        as_model(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
+        torch.rand(1, 2, 6, 6) + 1,
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        dynamic={"x": {2: ("height", 4, 6, 12)}},
+        export=eb.ExportOptions(ir="onnx", exporter=exporter),
+    )
+    assert deployment.verdict == "verified"
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_an_image_is_smoothed_before_it_shrinks(
+    exporter: Any, as_model: Any, tmp_path: Path
+) -> None:
+    def shrunk(x: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.interpolate(x, (4, 3), mode="bilinear", antialias=True),
+            F.interpolate(x, scale_factor=0.4, mode="bicubic", antialias=True),
+        ]
+
+    deployment = eb.deploy(
+        as_model(shrunk),
+        torch.randn(2, 3, 11, 9),
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        dynamic=["x:0"],
+        export=eb.ExportOptions(ir="onnx", exporter=exporter),
+    )
+    assert deployment.verdict == "verified"
+    assert deployment.rewriting is not None
+    assert {name.split(".")[1] for name in deployment.rewriting.fired} == {
+        "_upsample_bilinear2d_aa",
+        "_upsample_bicubic2d_aa",
+    }
 
 
 DIVISORS = torch.tensor([3, -3, 1, -7] * 3, dtype=torch.int32)

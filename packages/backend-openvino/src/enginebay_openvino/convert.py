@@ -11,6 +11,7 @@ from enginebay_openvino.dtypes import get_dtype_name, get_openvino_type, is_shar
 from enginebay_openvino.extensions import add_extensions, copy_extensions
 from enginebay_openvino.fourier import make_dft_reader
 from enginebay_openvino.reasons import format_reason
+from enginebay_openvino.repairs import describe_differences, repair_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
         check_int8()
     model = _read_network(request.ir, params)
+    for difference in describe_differences(model):
+        request.note(difference)
     if params.precision == "int8":
         from enginebay_openvino.quantize import quantize
 
@@ -85,6 +88,7 @@ def _read_network(ir: IRModel, params: OpenvinoParams) -> ov.Model:
     model = _read_model(ir, core, add_extensions(core, params.extensions))
     _check_ports(model, ir)
     _name_ports(model, ir)
+    repair_network(model)
     return model
 
 

@@ -39,8 +39,13 @@ def backend_info() -> eb.BackendInfo:
         precisions=("fp32", "fp16", "bf16", "int8"),
         runtime_distributions=("openvino>=2026.4",),
         # OpenVINO lacks ONNX's Det. It cannot convert an Einsum of constants with a permuted
-        # result, nor one of three operands with an ellipsis.
-        lacking=frozenset(("aten.linalg_det", "aten._linalg_det", "aten.einsum")),
+        # result, nor one of three operands with an ellipsis. It ignores antialias.
+        lacking=frozenset(
+            (
+                *("aten.linalg_det", "aten._linalg_det", "aten.einsum"),
+                *("aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"),
+            )
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import enginebay as eb
@@ -17,9 +18,11 @@ rewriters = eb.RewriterSet(backend="openvino")
 
 
 # With ceil_mode torch and ONNX accept a pooling window larger than the input, which OpenVINO 2026.4
-# rejects. Some models write global pooling that way.
+# rejects. Some models write global pooling that way. And the last window may reach beyond the
+# padding; OpenVINO divides by the cells there too, which are not cells of the padded image.
 @rewriters.function("torch.nn.functional.avg_pool1d")
 @rewriters.function("torch.nn.functional.avg_pool2d")
+@rewriters.function("torch.nn.functional.avg_pool3d")
 def avg_pool(
     ctx: Context,
     input: Tensor,  # noqa: A002  # torch's name
@@ -30,15 +33,16 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> object:
-    """Compute average pooling with windows that are no larger than the padded input."""
-    if divisor_override:
-        return _average_with_divisor(
-            input, kernel_size, stride, padding, ceil_mode, divisor_override
-        )
+    """Compute average pooling of windows that are inside the padded input, and of no other."""
+    stride = stride or kernel_size
+    dims = int(ctx.origin_func.__name__[-2])
+    has_padding = any(_expand_numbers(padding, dims))
+    if divisor_override or (ceil_mode and count_include_pad and has_padding):
+        kernel, steps, pads = (_expand_numbers(n, dims) for n in (kernel_size, stride, padding))
+        return _average_inside(ctx, input, kernel, steps, pads, ceil_mode, divisor_override)
     if ceil_mode:
-        stride, kernel_size = stride or kernel_size, _limit_window(input, kernel_size, padding)
-    options = (padding, ceil_mode, count_include_pad)
-    return ctx.origin_func(input, kernel_size, stride or kernel_size, *options)
+        kernel_size = _limit_window(input, kernel_size, padding, dims)
+    return ctx.origin_func(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 @rewriters.function("torch.max_pool1d")
@@ -56,7 +60,8 @@ def max_pool(
     stride = stride or kernel_size
     # A dilated window spans more pixels than kernel_size: it cannot be compared with the input.
     if ceil_mode and set(_expand_numbers(dilation, 1)) == {1}:
-        kernel_size = _limit_window(input, kernel_size, padding)
+        dims = int(ctx.origin_func.__name__[-2])
+        kernel_size = _limit_window(input, kernel_size, padding, dims)
     return ctx.origin_func(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -146,39 +151,53 @@ def _are_integers(x: object, *others: object) -> TypeGuard[Tensor]:
     return isinstance(x, torch.Tensor) and x.dim() > 0 and all(map(is_integer, (x, *others)))
 
 
-def _average_with_divisor(
-    input: Tensor,  # noqa: A002  # torch's name
-    kernel_size: _Sizes,
-    stride: _Sizes | None,
-    padding: _Sizes,
+def _average_inside(
+    ctx: Context,
+    x: Tensor,
+    kernel: list[int],
+    steps: list[int],
+    pads: list[int],
     ceil_mode: bool,
-    divisor: int,
+    divisor: int | None,
 ) -> Tensor:
-    """Compute average pooling as 3-D pooling, whose rewriter in core supports ``divisor``."""
+    """Pool after explicit padding; divide by the cells of the padded input, or by ``divisor``."""
     from torch.nn import functional
 
-    kernel, pads = (
-        [n, *_expand_numbers(value, 2)] for n, value in ((1, kernel_size), (0, padding))
-    )
-    strides = [1, *_expand_numbers(stride, 2)] if stride else kernel
-    options = (kernel, strides, pads, ceil_mode, True, divisor)
-    return functional.avg_pool3d(input.unsqueeze(-3), *options).squeeze(-3)
+    dims, edges = len(kernel), [n for pad in reversed(pads) for n in (pad, pad)]
+    # Up to the end of the last window, which must start before the padding on the right.
+    ends = [
+        min(p + s - 1, k - 1) - p if ceil_mode else 0
+        for k, s, p in zip(kernel, steps, pads, strict=True)
+    ]
+    beyond = [n for end in reversed(ends) for n in (0, end)]
+
+    def average(padded: Tensor) -> Tensor:
+        pooled: Tensor = ctx.origin_func(functional.pad(padded, beyond), kernel, steps)
+        return pooled
+
+    averages = average(functional.pad(x, edges))
+    if divisor:
+        return averages * (math.prod(kernel) / divisor)
+    cells = x.new_ones([1] * (x.dim() - dims) + list(x.shape[-dims:]))
+    return averages / average(functional.pad(cells, edges, value=1.0))
 
 
-def _limit_window(input: Tensor, kernel_size: _Sizes, padding: _Sizes) -> _Sizes:  # noqa: A002  # torch's name
+def _limit_window(
+    input: Tensor,  # noqa: A002  # torch's name
+    kernel_size: _Sizes,
+    padding: _Sizes,
+    dims: int,
+) -> _Sizes:
     """Return the size of the pooling window, limited to the size of the padded input.
 
     If the input's height or width is dynamic, return ``kernel_size`` unchanged.
     """
     import torch
 
-    kernel = _expand_numbers(kernel_size, 1)
-    if len(kernel) == 1 and input.dim() == 4:
-        kernel *= 2
-    sizes = input.shape[-len(kernel) :]
+    sizes = input.shape[-dims:]
     if any(isinstance(size, torch.SymInt) for size in sizes):
         return kernel_size
-    pads = _expand_numbers(padding, len(kernel))
+    kernel, pads = (_expand_numbers(value, dims) for value in (kernel_size, padding))
     return [min(k, int(n) + 2 * p) for k, n, p in zip(kernel, sizes, pads, strict=True)]
 
 

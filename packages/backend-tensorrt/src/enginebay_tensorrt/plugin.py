@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import enginebay as eb
 from enginebay_tensorrt.dtypes import SUPPORTED
 from enginebay_tensorrt.params import TensorrtParams
-from enginebay_tensorrt.products import TENSORRT
+from enginebay_tensorrt.products import LACKING, TENSORRT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,7 @@ def backend_info() -> eb.BackendInfo:
         calibrated=("int8", "fp8"),
         precisions=("fp32", "fp16", "bf16", "int8", "fp8"),
         runtime_distributions=TENSORRT.requirements(),
+        lacking=LACKING,
     )
 
 

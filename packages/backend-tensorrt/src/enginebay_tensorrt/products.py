@@ -51,6 +51,9 @@ class Product(msgspec.Struct, frozen=True):
         return f"pip install 'enginebay-tensorrt[{self.extras[cuda]}]'"
 
 
+#: The operators that the parser of both products rejects: ``Resize`` with antialias.
+LACKING = frozenset(("aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"))
+
 TENSORRT = Product(
     backend="tensorrt",
     title="TensorRT",

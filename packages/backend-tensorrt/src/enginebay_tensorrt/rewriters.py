@@ -64,40 +64,6 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) ->
     return ctx.origin_func([tensor.int() for tensor in tensors], axis).to(torch.uint8)
 
 
-@rewriters.function("torch.nn.functional.interpolate", ir="onnx")
-def interpolate(
-    ctx: Context,
-    input: Tensor,  # noqa: A002  # torch's name
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-    recompute_scale_factor: bool | None = None,
-    antialias: bool = False,
-) -> object:
-    """Resize with antialias by two matrix products, if height and width are fixed.
-
-    The TorchScript exporter, whose traces contain no fixed sizes, does not support antialias.
-    """
-    import torch
-
-    from enginebay_tensorrt.resampling import output_scales, resize_matrix
-
-    arguments = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    if not (antialias and mode in ("bilinear", "bicubic") and input.dim() == 4):
-        return ctx.origin_func(input, *arguments)
-    height, width = input.shape[2:]
-    sizes = [height, width, *(size if isinstance(size, tuple | list) else [size or 0])]
-    if align_corners or not all(type(length) is int for length in sizes):
-        return ctx.origin_func(input, *arguments)
-    resized, steps = output_scales((height, width), size, scale_factor, recompute_scale_factor)
-    down, across = (
-        torch.from_numpy(resize_matrix(n, m, step, mode)).to(input.dtype)
-        for n, m, step in zip((height, width), resized, steps, strict=True)
-    )
-    return down @ (input @ across.T)
-
-
 @rewriters.function("torch.nn.functional.batch_norm", ir="onnx", check=is_torchscript_export)
 def batch_norm(
     ctx: Context,

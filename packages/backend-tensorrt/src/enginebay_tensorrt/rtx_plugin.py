@@ -16,7 +16,7 @@ from enginebay_tensorrt.plugin import (
     to_backend,
     unsupported_operators,
 )
-from enginebay_tensorrt.products import TENSORRT_RTX
+from enginebay_tensorrt.products import LACKING, TENSORRT_RTX
 
 #: The plugin manager finds the hooks of both backends by these names.
 __all__ = [
@@ -46,4 +46,5 @@ def backend_info() -> eb.BackendInfo:
         calibrated=("int8", "fp8"),
         precisions=("fp32", "fp16", "bf16", "int8", "fp8"),
         runtime_distributions=TENSORRT_RTX.requirements(),
+        lacking=LACKING,
     )

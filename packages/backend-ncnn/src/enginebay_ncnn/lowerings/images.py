@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 lowerings = eb.RewriterSet(backend="ncnn")
 
 
-def _make_resize(dims: int, flags: int, *, is_vec: bool) -> Callable[..., Tensor]:
+def _make_resize(dims: int, flags: int) -> Callable[..., Tensor]:
     """Return the lowering of a resize operator.
 
     Args:
         dims: The number of dimensions that are resized.
         flags: The number of the operator's arguments between ``size`` and the scale factors, such
             as ``align_corners``.
-        is_vec: Whether the overload is ``vec``, which takes all scale factors in one list.
     """
 
     def lowering(ctx: LoweringContext, x: Tensor, size: Sequence[int] | None, *args: Any) -> Tensor:
-        scales = (args[flags] if is_vec else args[flags:]) or [None] * dims
+        scales = args[flags] or [None] * dims
         for index in range(dims):
             dim = x.ndim - dims + index
             length = x.shape[dim]
@@ -43,9 +42,8 @@ def _make_resize(dims: int, flags: int, *, is_vec: bool) -> Callable[..., Tensor
             unit = unit.expand(1, length, *wide)
             factors = [scales[axis] if axis == index else 1.0 for axis in range(dims)]
             sizes = [size[axis] if axis == index else 2 for axis in range(dims)] if size else None
-            if is_vec:
-                factors = [None if sizes else factors]
-            resized = ctx.origin_op(unit.contiguous(), sizes, *args[:flags], *factors)
+            scaling = (*args[:flags], None if sizes else factors)
+            resized = ctx.origin_op(unit.contiguous(), sizes, *scaling)
             columns = resized.movedim(2 + index, 2)
             matrix = columns.reshape(length, resized.shape[2 + index], -1)[..., 0]
             x = (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
@@ -60,15 +58,10 @@ for _name, _dims, _flags in (
     ("_upsample_nearest_exact3d", 3, 0),
     ("upsample_nearest3d", 3, 0),
     ("upsample_trilinear3d", 3, 1),
-    ("_upsample_bilinear2d_aa", 2, 1),
-    ("_upsample_bicubic2d_aa", 2, 1),
 ):
-    # TorchScript files contain the overload ``default``; for the operators without antialiasing,
-    # Enginebay's portable lowerings replace it.
-    for _overload in ("vec", "default") if _name.endswith("_aa") else ("vec",):
-        lowerings.lowering(f"aten.{_name}.{_overload}", needs=LACKING)(
-            _make_resize(_dims, _flags, is_vec=_overload == "vec")
-        )
+    # TorchScript files contain the overload ``default``, which Enginebay's portable lowerings
+    # replace, as they do with antialiasing.
+    lowerings.lowering(f"aten.{_name}.vec", needs=LACKING)(_make_resize(_dims, _flags))
 
 
 @lowerings.lowering("aten.pad", needs=LACKING)

@@ -7,7 +7,7 @@ dimension.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay_rewriters.portable.common import cat_parts, lowers, torch
 
@@ -69,6 +69,47 @@ for _name, _dims, _corners in (
     *(("upsample_linear1d", 1, True), ("upsample_trilinear3d", 3, True)),
 ):
     lowers(f"{_name}.default")(_lower_upsampling(_dims, _corners))
+
+
+def _lower_antialiased(is_vec: bool) -> Callable[..., Tensor]:
+    """Return the lowering of resizing with ``antialias``.
+
+    Args:
+        is_vec: Whether the overload is ``vec``, which takes both scale factors in one list.
+    """
+
+    def lowering(
+        ctx: LoweringContext, x: Tensor, size: Sequence[int] | None, corners: bool, *args: Any
+    ) -> Tensor:
+        scales = (args[0] if is_vec else args) or (None, None)
+        fixed = [*x.shape[-2:], *(size or ())]
+        if not x.dtype.is_floating_point or any(type(length) is not int for length in fixed):
+            result: Tensor = ctx.origin_op(x, size, corners, *args)
+            return result
+        for axis, dim in enumerate((-2, -1)):
+            length = x.shape[dim]
+            # As in _apply_separable, but with two elements in the other dimension, because torch
+            # 2.13 resizes an image of width one wrongly.
+            shape, wide = ([length if n == axis else other for n in (0, 1)] for other in (1, 2))
+            unit = torch.eye(length, dtype=x.dtype, device=x.device)
+            unit = unit.reshape(1, length, *shape).expand(1, length, *wide).contiguous()
+            sizes = [size[axis] if n == axis else 2 for n in (0, 1)] if size else None
+            factors = [scales[axis] if n == axis else 1.0 for n in (0, 1)]
+            tail = [None if sizes else factors] if is_vec else factors
+            resized = ctx.origin_op(unit, sizes, corners, *tail)
+            matrix = resized.select(-1 if axis == 0 else -2, 0).squeeze(0)
+            x = (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+        return x
+
+    return lowering
+
+
+for _mode in ("bilinear", "bicubic"):
+    # A captured graph has the overload ``vec``, and TorchScript ``default``.
+    for _overload in ("vec", "default"):
+        lowers(f"_upsample_{_mode}2d_aa.{_overload}", open_sizes=True)(
+            _lower_antialiased(_overload == "vec")
+        )
 
 
 @lowers("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d")

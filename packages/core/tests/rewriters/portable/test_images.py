@@ -40,6 +40,26 @@ def test_interpolate(draw):
     ), x
 
 
+@examples(exact=False)
+def test_interpolate_with_antialias(draw):
+    mode = draw(st.sampled_from(["bilinear", "bicubic"]))
+    x = image(draw, 2)
+    options = {"mode": mode, "antialias": True, "align_corners": draw(st.booleans())}
+    size = [draw(st.integers(1, 8)) for _ in range(2)]
+    factor = draw(st.sampled_from([0.4, 1.7, (0.3, 1.7)]))
+    recompute = draw(st.booleans())
+    # At least one pixel is left.
+    return lambda x: (
+        functional.interpolate(x, size, **options),
+        functional.interpolate(
+            functional.pad(x, (0, 4, 0, 4)),
+            scale_factor=factor,
+            recompute_scale_factor=recompute,
+            **options,
+        ),
+    ), x
+
+
 @examples
 def test_adaptive_max_pool(draw):
     dims = draw(st.integers(1, 3))

@@ -1,0 +1,87 @@
+"""Repairs of a network where OpenVINO's operators differ from ONNX's, and notes on the rest.
+
+They apply to every IR, and so to ``.onnx`` files too, which no rewriter reaches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import openvino as ov
+
+#: The largest number of float8_e4m3fn.
+_LARGEST = 448.0
+
+
+def repair_network(model: ov.Model) -> None:
+    """Make operators of a network compute what ONNX and PyTorch compute."""
+    for node in model.get_ops():
+        kind = node.get_type_name()
+        if kind == "NonMaxSuppression":
+            _keep_boxes_at_threshold(node)
+        elif kind == "Convert" and node.get_attributes()["destination_type"] == "f8e4m3":
+            _saturate(node)
+
+
+def _keep_boxes_at_threshold(node: ov.Node) -> None:
+    # OpenVINO drops a box if its overlap is at least the threshold, ONNX and torchvision if it is
+    # larger: the same with the next larger threshold.
+    import numpy as np
+    import openvino as ov
+
+    source = node.input(3).get_source_output().get_node()
+    if source.get_type_name() != "Constant":
+        return
+    threshold = np.float32(source.data.reshape(()))
+    # No denormal, which processors may count as 0.
+    above = np.maximum(np.nextafter(threshold, np.float32(np.inf)), np.finfo(np.float32).tiny)
+    node.input(3).replace_source_output(ov.opset1.constant(above, np.float32).output(0))
+
+
+def _saturate(node: ov.Node) -> None:
+    # OpenVINO makes numbers beyond the range NaN, and its Clamp makes NaN a number.
+    import openvino as ov
+
+    source = node.input(0).get_source_output()
+    if source.get_element_type().is_real():
+        limited = ov.opset1.clamp(source, -_LARGEST, _LARGEST)
+        kept = ov.opset1.select(ov.opset10.is_nan(source), source, limited)
+        node.input(0).replace_source_output(kept.output(0))
+
+
+def describe_differences(model: ov.Model) -> Iterator[str]:
+    """Yield a sentence for each kind of operator that may differ from ONNX's in this network."""
+    found: dict[str, list[str]] = {}
+    for node in model.get_ops():
+        if text := _describe_difference(node):
+            found.setdefault(text, []).append(node.get_friendly_name())
+    for text, names in found.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"'{names[0]}'{more}: OpenVINO {text}"
+
+
+def _describe_difference(node: ov.Node) -> str:
+    kind, attributes = node.get_type_name(), node.get_attributes()
+    if kind == "Interpolate" and attributes["antialias"]:
+        return (
+            "ignores antialias, so that an image that shrinks is not smoothed; a PyTorch model "
+            "whose images have a fixed size is rewritten"
+        )
+    if kind == "AvgPool" and _counts_too_much(attributes):
+        return (
+            "divides by the cells beyond the padding too; a PyTorch model is rewritten, and in "
+            "ONNX pad explicitly"
+        )
+    if kind == "TopK" and node.get_input_element_type(0).is_real():
+        return "does not sort values that contain NaN; replace NaN before"
+    return ""
+
+
+def _counts_too_much(attributes: dict[str, object]) -> bool:
+    pads = attributes["pads_end"]
+    assert isinstance(pads, list)
+    is_ceiled = str(attributes["rounding_type"]).startswith("ceil")
+    return is_ceiled and not attributes["exclude-pad"] and any(pads)
