@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from tests.faulty_engines import FAULTS, RIGHT, SOURCE
+from tests.faulty_engines import FAULTS, HIDDEN_FAULTS, RIGHT, SOURCE
 from torch import nn
 
 import enginebay as eb
@@ -78,6 +78,16 @@ def deploy(tmp_path: Path) -> Deploy:
             FAULTS["is twice as large for tensors"],
             f"{TENSORS}, the engine returns different outputs: .*expected .* found",
         ),
+        *(
+            (HIDDEN_FAULTS[name], "with the engine loaded a second time beside this one, the ")
+            for name in (
+                "takes its range from its first input",
+                "gives zeros when loaded again",
+                "overwrites what another wrapper returned",
+                "gives zeros beside another wrapper",
+                "writes into its folder and reads it",
+            )
+        ),
         (WRITES_INTO_TORCH, f"{TENSORS}: .* writes into its input 'input'"),
     ],
 )
@@ -104,6 +114,9 @@ def test_native_tensors_that_are_right_pass(deploy: Deploy) -> None:
     assert deploy(RIGHT).verdict == "verified"
 
 
-def test_a_nondeterministic_engine_fails_the_verdict(deploy: Deploy) -> None:
+@pytest.mark.parametrize("methods", [RANDOM, HIDDEN_FAULTS["gives zeros the second time"]])
+def test_an_engine_that_changes_from_call_to_call_fails_the_verdict(
+    deploy: Deploy, methods: str
+) -> None:
     with pytest.raises(eb.errors.NotVerifiedError):
-        deploy(RANDOM)
+        deploy(methods)

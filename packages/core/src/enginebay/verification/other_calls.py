@@ -1,7 +1,7 @@
 """Trial of other calls with the same values, which must not change an engine's outputs.
 
 An engine may be right for the calls of a verdict, and wrong in use: it reads memory in order, keeps
-the result of an array by its address, or works in the thread that loaded it only.
+the result of an array by its address, works in the thread that loaded it only, or beside no other.
 """
 
 from __future__ import annotations
@@ -50,28 +50,39 @@ def run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, Nump
     return {name: to_numpy(value) for name, value in outputs.items()}
 
 
-def check_other_calls(wrapper: Wrapper, runs: Sequence[Sample]) -> None:
+def run_again(wrapper: Wrapper, run: Sample) -> dict[str, NumpyArray]:
+    """Run an engine twice more; return the first outputs that differ from those of ``run``."""
+    for _ in range(2):
+        again = run_checked(wrapper, run.inputs)
+        if _describe_difference(run.outputs, again, _own_precision(wrapper)):
+            return again
+    return {}
+
+
+def _own_precision(wrapper: Wrapper) -> str:
+    # Compared with its own outputs an engine is exact, even in 8 bits.
+    return min(wrapper.receipt.precision, "bf16", key=coarseness)
+
+
+def check_other_calls(
+    wrapper: Wrapper, runs: Sequence[Sample], load: Callable[[], Wrapper] | None
+) -> None:
     """Raise InferenceError if the engine returns something else for the same values.
 
     Args:
         wrapper: The engine.
         runs: The inputs of the runs of a verdict, the example first, with the engine's outputs.
+        load: Loads the engine again; None if that takes too long.
     """
-    first = runs[0]
-    # Compared with its own outputs an engine is exact, even in 8 bits.
-    precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
-    for form, call in _other_calls(wrapper, runs):
+    first, precision = runs[0], _own_precision(wrapper)
+    for form, call in _other_calls(wrapper, runs, load):
         try:
             found = call()
         except EnginebayError as err:
             raise InferenceError(
                 f"with {form}: {err}", hint=err.hint or wrapper.fault_hint
             ) from err
-        difference = _describe_difference(first.outputs, found, precision)
-        # An engine whose outputs change from run to run is a matter for the verdict.
-        if difference and not _describe_difference(
-            first.outputs, run_checked(wrapper, first.inputs), precision
-        ):
+        if difference := _describe_difference(first.outputs, found, precision):
             raise InferenceError(
                 f"with {form}, the engine returns different outputs: {difference}",
                 hint=wrapper.fault_hint,
@@ -79,14 +90,18 @@ def check_other_calls(wrapper: Wrapper, runs: Sequence[Sample]) -> None:
 
 
 def _other_calls(
-    wrapper: Wrapper, runs: Sequence[Sample]
-) -> Iterator[tuple[str, Callable[[], dict[str, NumpyArray]]]]:
+    wrapper: Wrapper, runs: Sequence[Sample], load: Callable[[], Wrapper] | None
+) -> Iterator[tuple[str, Callable[[], Arrays]]]:
     """Yield descriptions of other calls with the values of the first run, and the calls."""
     inputs = runs[0].inputs
     strided = {name: _make_strided(array) for name, array in inputs.items()}
     yield "strided, read-only arrays of the same values", lambda: run_checked(wrapper, strided)
-    if other := _find_like(runs):
-        yield "arrays that held other values before", lambda: _run_refilled(wrapper, other, inputs)
+    likes = _find_like(runs)
+    if likes:
+        yield (
+            "arrays that held other values before",
+            lambda: _run_refilled(wrapper, likes[0], inputs),
+        )
     yield "the same values in another thread", lambda: _run_in_thread(wrapper, inputs)
     device = wrapper.native_device
     if device and find_spec("torch"):
@@ -96,17 +111,25 @@ def _other_calls(
             tensors = {n: to_torch(a.copy(), torch.device(device)) for n, a in inputs.items()}
             form = f"torch tensors on {device} of the same values"
             yield form, lambda: run_checked(wrapper, tensors)
+    if load is not None:
+        # Small values before: an engine may take its range from what it sees first.
+        small = min(likes or [inputs], key=_measure_size)
+        yield (
+            "the engine loaded a second time beside this one",
+            lambda: _run_beside(wrapper, load, small, runs[0]),
+        )
 
 
-def _find_like(runs: Sequence[Sample]) -> Arrays | None:
-    """Return the inputs of a run with the shapes of the first one, but with other outputs."""
+def _find_like(runs: Sequence[Sample]) -> list[Arrays]:
+    """Return the inputs of the runs with the shapes of the first one, but with other outputs."""
     first, *others = runs
     shapes = {name: array.shape for name, array in first.inputs.items()}
-    for inputs, outputs, _ in others:
-        same_shapes = shapes == {name: array.shape for name, array in inputs.items()}
-        if same_shapes and not equal_arrays(outputs, first.outputs):
-            return inputs
-    return None
+    return [
+        inputs
+        for inputs, outputs, _ in others
+        if shapes == {name: array.shape for name, array in inputs.items()}
+        and not equal_arrays(outputs, first.outputs)
+    ]
 
 
 def _run_refilled(wrapper: Wrapper, before: Arrays, inputs: Arrays) -> dict[str, NumpyArray]:
@@ -116,6 +139,27 @@ def _run_refilled(wrapper: Wrapper, before: Arrays, inputs: Arrays) -> dict[str,
     for name, array in arrays.items():
         array[...] = inputs[name]
     return run_checked(wrapper, arrays)
+
+
+def _measure_size(inputs: Arrays) -> float:
+    return sum(float(np.abs(x.astype(np.float64)).sum()) for x in inputs.values() if x.dtype != "O")
+
+
+def _run_beside(
+    wrapper: Wrapper, load: Callable[[], Wrapper], before: Arrays, run: Sample
+) -> Arrays:
+    """Call an engine and a second wrapper of it in turn, while the first one's outputs are held.
+
+    Return the outputs that differ from those of ``run``, if there are any.
+    """
+    held = wrapper(run.inputs)
+    with load() as second:
+        run_checked(second, before)
+        found = [run_checked(second, run.inputs), run_checked(wrapper, run.inputs)]
+    found += [run_checked(wrapper, run.inputs), {n: to_numpy(y) for n, y in held.items()}]
+    precision = _own_precision(wrapper)
+    differing = (y for y in found if _describe_difference(run.outputs, y, precision))
+    return next(differing, run.outputs)
 
 
 def _run_in_thread(wrapper: Wrapper, inputs: Arrays) -> dict[str, NumpyArray]:
