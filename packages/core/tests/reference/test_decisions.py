@@ -14,7 +14,7 @@ import enginebay as eb
 from enginebay.verdict import Basis, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torch import Tensor
@@ -331,3 +331,68 @@ def test_an_artifact_of_an_earlier_version_has_no_decisions(tmp_path: Path) -> N
     manifest["verification"]["basis"]["unchanging"] = ["output_0"]
     path.write_text(json.dumps(manifest), encoding="utf-8")
     assert eb.verify(tmp_path / "out").basis.decisions == ()
+
+
+@pytest.fixture(scope="module")
+def suppress() -> Iterator[Callable[[Tensor, Tensor, float], Tensor]]:
+    """Torchvision's operator for boxes, with a simple implementation."""
+    with torch.library._scoped_library("torchvision", "FRAGMENT") as library:
+        if not hasattr(torch.ops.torchvision, "nms"):
+            library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            library.impl("nms", keep_best, "CPU")
+        yield torch.ops.torchvision.nms
+
+
+def keep_best(boxes: Tensor, scores: Tensor, limit: float) -> Tensor:
+    kept: list[int] = []
+    for number in scores.argsort(descending=True).tolist():
+        if all(overlaps(boxes)[number, other] <= limit for other in kept):
+            kept.append(number)
+    return torch.tensor(kept)
+
+
+@pytest.mark.parametrize("distance", [60.0, 1e6])
+def test_suppression_is_searched_for_and_told(
+    suppress: Callable[[Tensor, Tensor, float], Tensor], distance: float, tmp_path: Path
+) -> None:
+    places = torch.arange(3.0)[:, None] * distance
+
+    def detect(x: Tensor) -> Tensor:
+        boxes = boxes_of(x) + places
+        kept = torch.zeros(len(x), dtype=torch.bool)
+        return boxes * kept.index_fill(0, suppress(boxes, x[:, 0], 0.5), True)[:, None]
+
+    def keep_all(x: Tensor) -> Tensor:
+        return boxes_of(x) + places
+
+    example = torch.randn(3, 4, generator=RANDOM.manual_seed(1)) * 0.1
+    verification = judge(Model(detect), keep_all, example, "loopback", tmp_path)
+    if distance < 100:
+        assert verification.verdict == "mismatched", verification
+    else:
+        (limit,) = verification.basis.limits()
+        assert "no box is suppressed in any sample" in limit
+        assert "suppression never" in dict(verification.fields())["decisions"]
+
+
+FORMS: dict[str, Compute] = {
+    "sorted": lambda x: outputs_of(EXPERTS, x).gather(
+        1, gate(x).sort(-1, descending=True).indices[:, :1, None].expand(-1, -1, 4)
+    ),
+    "a class as a float": lambda x: gate(x).argmax(-1).to(x.dtype),
+    "bins": lambda x: CODES[torch.bucketize(x[:, 0].contiguous(), torch.linspace(-90, 90, 7))],
+    "rounded": lambda x: CODES[(x[:, 0].abs() + 4).round().long().clamp(max=7)],
+    "a step": lambda x: x * (x.mean() - 1e3).sign(),
+    "both": lambda x: torch.where((x[:, :1] > 3) & (x[:, 1:2] < -3), x, -x),
+    "rounded output": lambda x: (
+        (0 * x[:, :2] + x[:, 2:]).round().int() * torch.tensor([0, 1]).int()
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_decision_is_seen(form: str, tmp_path: Path) -> None:
+    compute = FORMS[form]
+    model, ids = Tokens(compute), torch.tensor([0, 1, 2])
+    verification = judge(model, compute, ids, "loopback", tmp_path)
+    assert verification.basis.limits(), verification.basis.decisions

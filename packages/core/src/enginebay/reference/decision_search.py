@@ -38,6 +38,9 @@ _STEPS = 20
 _FIRST_STEP = 0.3
 _SHORTEST_STEP = 0.01
 
+#: A model of which one run takes more than this share of the budget is not searched.
+_MAX_COST = 0.1
+
 #: A margin of this share of the scores' standard deviation is no matter of rounding.
 _SAFE_MARGIN = 0.1
 
@@ -46,7 +49,10 @@ _MAX_NAMED = 3
 
 #: Operators that decide by the order of floats.
 _ASCENDABLE = frozenset(
-    (*("argmax", "argmin", "max", "min", "topk"), *("gt", "ge", "lt", "le", "torchvision::nms"))
+    (
+        *("argmax", "argmin", "max", "min", "topk", "torchvision::nms"),
+        *("gt", "ge", "lt", "le", "sign", "heaviside"),
+    )
 )
 
 
@@ -77,13 +83,13 @@ def search_decisions(recorder: Recorder, generator: ProbeGenerator) -> None:
     """Record probe inputs that take sides of the model's decisions that no sample has taken.
 
     Nothing happens if no input is a float, if autograd does not reach the inputs, or if the model
-    fails with gradients.
+    fails with gradients or is slow.
     """
     from enginebay.state import merge_sides
 
     examples = recorder.model.examples.items()
     floats = [name for name, array in examples if array.dtype.kind == "f" and array.size]
-    if recorder.doubt or not floats:
+    if recorder.doubt or not floats or recorder.cost > _MAX_COST:
         return
     ranges = {name: _find_range(recorder, name) for name in floats}
     starts = _choose_starts(recorder, ranges)
@@ -202,7 +208,7 @@ def _measure_margins(
     """
     import torch
 
-    from enginebay.state import SELECTING, read_dim
+    from enginebay.state import SELECTING, STEPS, read_dim
 
     if name == "torchvision::nms":
         return _measure_overlap(args[0]), 1.0
@@ -219,8 +225,9 @@ def _measure_margins(
         lower = others.where(others <= threshold, -torch.inf)
         margins = rows.gather(1, numbers)[:, 0] - unit * (lower / unit).logsumexp(-1)
     else:
-        first, second = args if name in ("gt", "ge") else args[::-1]
+        first, second = (args[0], 0) if name in STEPS else args
         scores = (first - second).reshape(-1, goal.columns)
+        scores = -scores if name in ("lt", "le") else scores
         signs = 2 * numbers[:, 1] - 1
         if goal.columns == 1:
             margins = (scores * signs).amax(0)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enginebay.state.observation import Observation as Observation, Observer as Observer
     from enginebay.state.taken_sides import (
         SELECTING as SELECTING,
+        STEPS as STEPS,
         TakenSides as TakenSides,
         merge_sides as merge_sides,
         read_dim as read_dim,
@@ -31,6 +32,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "state.model_state": "ModelState unchanged",
         "state.object_copies": "CopyObjects",
         "state.observation": "Observation Observer",
-        "state.taken_sides": "SELECTING TakenSides merge_sides read_dim",
+        "state.taken_sides": "SELECTING STEPS TakenSides merge_sides read_dim",
     },
 )

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -26,6 +26,7 @@ from enginebay.state.taken_sides import (
     CONDITIONS,
     MAX_KINDS,
     SELECTING,
+    STEPS,
     TakenSides,
     mark_indices,
     mark_truth,
@@ -70,8 +71,9 @@ _REDUCING = frozenset(
     )
 )
 
-#: Operators that read entries of their first argument at indices.
+#: Operators that read entries of their first argument at indices, and those that look up.
 _READING = frozenset(("gather", "index", "index_select"))
+_LOOKING_UP = _READING | {"embedding", "scatter"}
 
 #: The largest number of classes of which an output's index is one.
 _MAX_CLASSES = 1024
@@ -209,17 +211,33 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
                 continue  # such an index says nothing about the range of the inputs
             for source in known.elementwise:
                 limits[source] = min(limits.get(source, size), size)
-        discrete = [x for x in leaves if isinstance(x, torch.Tensor) and not _is_float(x)]
-        if discrete:
-            # What a computed index reads is chosen only if it is read from a table.
-            read = args[:1] if name in _READING and self.depends(args[0]) else ()
-            chosen = self._sources_of(read or _flatten(args)).chosen
-            if self._sources_of(x for x in _flatten(args) if _is_float(x)).all:
-                chosen |= {""}
-            if chosen:
-                chosen = self._note_decision(name, args, kwargs, discrete[0], chosen)
-                self._mark(discrete, sources._replace(chosen=chosen))
+        self._follow_choices(name, args, kwargs, leaves, sources)
         return result
+
+    def _follow_choices(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        leaves: Sequence[object],
+        sources: _Sources,
+    ) -> None:
+        """Record the decision that an operator takes, and mark what it returns as chosen."""
+        if sources.chosen and name not in _LOOKING_UP and any(map(_is_float, leaves)):
+            self._use(sources.chosen, MAX_KINDS)
+        if name in STEPS:
+            self._add(name, args, kwargs, "condition", mark_truth(name, args[0] > 0))
+        discrete = [leaf for leaf in leaves if _is_dense(leaf) and not _is_float(leaf)]
+        if not discrete:
+            return
+        # What a computed index reads is chosen only if it is read from a table.
+        read = args[:1] if name in _READING and self.depends(args[0]) else ()
+        chosen = self._sources_of(read or _flatten(args)).chosen
+        if self._sources_of(x for x in _flatten(args) if _is_float(x)).all:
+            chosen |= {""}
+        if chosen:
+            chosen = self._note_decision(name, args, kwargs, discrete[0], chosen)
+            self._mark(discrete, sources._replace(chosen=chosen))
 
     def _note_decision(
         self,
@@ -259,10 +277,14 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         is_table = reference is not None and reference.cdata not in self._sources
         # one_hot scatters a single index into each row.
         is_one_hot = name == "scatter" and indices.dim() and indices.shape[args[1]] == 1
-        self._use(chosen, None if is_table or is_one_hot else MAX_KINDS)
-        if is_table and not any(self._sides(key).taken.size == size for key in chosen - {""}):
-            rows = mark_indices(indices, size)
-            self._add(name, args, {}, "row", rows, parents=chosen - {""})
+        limit = None if is_table or is_one_hot else MAX_KINDS
+        self._use(chosen, limit)
+        keys = chosen - {""}
+        if (limit is None or size <= limit) and all(
+            self._sides(key).taken.size != size for key in keys
+        ):
+            kind = "row" if is_table else "choice"
+            self._add(name, args, {}, kind, mark_indices(indices, size), parents=keys)
 
     def _add(
         self,
@@ -296,10 +318,14 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
     def note_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         """Note which decisions are the model's outputs."""
         for name, tensor in outputs.items():
-            keys = self._sources_of([tensor]).chosen - {""}
-            self._use(keys, _MAX_CLASSES)
-            for key in keys:
-                self._sides(key).output = name
+            chosen = self._sources_of([tensor]).chosen
+            self._use(chosen, _MAX_CLASSES)
+            for key in chosen:
+                # Values that are computed from floats without a decision, as by rounding.
+                rounded = TakenSides("", "value", np.ones(1, np.bool_), used=False)
+                self.observation.decisions.setdefault(
+                    key or f" output {name}", rounded
+                ).output = name
 
     def depends(self, tensor: Tensor) -> bool:
         """Return True if a tensor depends on the inputs."""
@@ -437,6 +463,10 @@ def _schema(func: Any) -> tuple[str, tuple[int, ...], bool]:
     written = (n for n, argument in enumerate(schema.arguments) if argument.is_write)
     is_view = any(result.alias_info is not None for result in schema.returns)
     return schema.name.removeprefix("aten::").rstrip("_"), tuple(written), is_view
+
+
+def _is_dense(value: object) -> TypeGuard[Tensor]:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_nested
 
 
 def _is_float(value: object) -> bool:

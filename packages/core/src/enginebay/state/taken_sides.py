@@ -28,9 +28,14 @@ _COMPARING = frozenset(("eq", "ne", "gt", "ge", "lt", "le"))
 CONDITIONS = _COMPARING | frozenset(
     (
         *("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not"),
-        *("any", "all", "triu", "tril", "_to_copy"),
+        *("any", "all", "triu", "tril", "isin", "_to_copy"),
     )
 )
+
+#: Step functions, which return floats: 0 is where they decide.
+STEPS = frozenset(("sign", "heaviside"))
+
+_NAN_TESTS = frozenset(("isnan", "isinf", "isfinite", "isposinf", "isneginf"))
 
 #: A comparison of so many columns or fewer is asked for each column of its last axis: labels,
 #: gates. Larger ones are those of activations.
@@ -112,7 +117,7 @@ def tests_for_nan(name: str, args: Sequence[Any]) -> bool:
     """Return True for an operator that tests for NaN or infinity."""
     other = args[1] if len(args) > 1 else None
     is_infinite = isinstance(other, float) and not np.isfinite(other)
-    return name.startswith("is") or (name in _COMPARING and (is_infinite or other is args[0]))
+    return name in _NAN_TESTS or (name in _COMPARING and (is_infinite or other is args[0]))
 
 
 def mark_truth(name: str, values: Tensor) -> NumpyArray:
