@@ -30,6 +30,16 @@ def test_bfloat16_works_with_numpy_and_torch(load):
     assert wrapper.receipt.precision == "bf16"
 
 
+@pytest.mark.parametrize("operator", ["Mul", "Add", "MatMul"])
+def test_arithmetic_in_bfloat16_is_refused_by_name(load, operator):
+    text = f"(bfloat16[n, n] x) => (bfloat16[n, n] y) {{ y = {operator}(x, x) }}"
+    with pytest.raises(
+        ConversionError, match=f"has no kernel of {operator} for bfloat16"
+    ) as raised:
+        load(text)
+    assert raised.value.hint.startswith("compute there in another dtype, such as float32")
+
+
 def test_bfloat16_works_with_strides_and_empty_arrays(load):
     wrapper = load(
         "(bfloat16[a, b] x, int64[a] n, bool[] flag) => (bfloat16[b, a] y, int64[a] m, bool[] f)"

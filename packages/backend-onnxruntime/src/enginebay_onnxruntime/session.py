@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
@@ -35,6 +37,8 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
+#: ONNX Runtime's message about an operator that it has for other dtypes only.
+_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\) node with name '(.*)'")
 _ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt reports the warnings about providers
 
 
@@ -168,7 +172,35 @@ def load_session(
                 f"CPU for the rest: {err}",
                 hint="leave out --strict, or request another provider",
             ) from err
-        raise ConversionError(f"ONNX Runtime cannot load '{model.name}': {err}") from err
+        without = _find_missing_kernel(str(err), model)
+        reason = f"it has no kernel of {without}: " if without else ""
+        raise ConversionError(
+            f"ONNX Runtime cannot load '{model.name}': {reason}{err}",
+            hint="compute there in another dtype, such as float32; enginebay preview MODEL "
+            "--backend onnxruntime names the modules"
+            if without
+            else None,
+        ) from err
+
+
+def _find_missing_kernel(error: str, model: Path) -> str:
+    """Return the operator and the dtypes that have no kernel, such as ``MatMul for bfloat16``.
+
+    An empty string if the error is another one, or the model's file does not say the dtypes.
+    """
+    found = _NO_KERNEL.search(error)
+    if found is None or find_spec("onnx") is None:  # loading needs no onnx
+        return ""
+    import onnx
+
+    graph = onnx.load(model, load_external_data=False).graph
+    values = (*graph.input, *graph.value_info)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    read = [n.input for n in graph.node if (n.op_type, n.name) == found.groups()]
+    kinds = dict.fromkeys(types[name] for name in (read[0] if read else ()) if types.get(name))
+    names = [onnx.helper.tensor_dtype_to_np_dtype(kind).name for kind in kinds]
+    return f"{found[1]} for {' and '.join(names)}" if names else ""
 
 
 def _cache_settings(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
