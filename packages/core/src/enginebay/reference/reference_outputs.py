@@ -30,7 +30,8 @@ class Reference(Protocol):
     """Computes the outputs that are expected of an engine.
 
     Attributes:
-        description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
+        description: Name of the reference in the verdict: ``the PyTorch model, unpatched``, with
+            the device that PyTorch computed on if it is not the CPU.
     """
 
     description: str
@@ -46,9 +47,11 @@ class TorchReference:
     def __init__(self, model: BoundModel) -> None:
         self._model = model
         file = model.source.ir
-        self.description = (
-            f"'{file.path.name}' in PyTorch" if file else "the PyTorch model, unpatched"
-        )
+        name = f"'{file.path.name}' in PyTorch" if file else "the PyTorch model, unpatched"
+        # Devices differ: a row of attention that is masked whole is 0 on the CPU, and a mean by
+        # cuDNN.
+        device = model.device.type
+        self.description = name if device == "cpu" else f"{name}, on {device}"
 
     def compute_outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
         """Run a forward pass in evaluation mode for each set of inputs."""
