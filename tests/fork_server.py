@@ -54,11 +54,31 @@ PRELOADED = (
     "torch.export._trace",
     "torch.onnx._internal.exporter._compat",
     "torch.testing",
+    "torch.fx.experimental.validator",
+    "torch._subclasses.schema_check_mode",
+    "torch._inductor.compiler_bisector",
+    "torch._inductor.fx_passes.dedupe_symint_uses",
+    "torch._export.passes.replace_autocast_with_hop_pass",
+    "torch._export.passes.replace_set_grad_with_hop_pass",
+    "torch._functorch._aot_autograd.subclass_parametrization",
+    "torch._inductor.sizevars",
+    "torch._export.passes._node_metadata_hook",
+    *(f"torch.onnx._internal.torchscript_exporter.symbolic_opset{opset}" for opset in range(7, 21)),
     "onnx.reference",
     "onnxscript",
+    "numpy.ma",
+    "multiprocessing.synchronize",
+    "email.policy",
     "rich.console",
     "importlib_metadata",
+    "importlib_metadata._adapters",
+    "zipp",
     "packaging.requirements",
+)
+#: Our packages whose modules import no engine and no library of models at once.
+OURS = (
+    *("enginebay", "enginebay_lab", "enginebay_vision", "enginebay_rewriters"),
+    *("enginebay_onnxruntime", "enginebay_openvino", "enginebay_ncnn"),
 )
 #: Prefixes of variables that Python and the libraries read while they start.
 _AT_START = (
@@ -316,7 +336,7 @@ def main(path: str, entries: list[str]) -> None:
     with contextlib.suppress(ImportError):  # as the start of a Python with these folders does
         importlib.import_module("sitecustomize")
     ours: list[str] = []
-    for package in ("enginebay", "enginebay_lab", "enginebay_vision"):
+    for package in OURS:
         with contextlib.suppress(ImportError):
             folders = importlib.import_module(package).__path__
             ours += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _EXPORTER = "torch.onnx._internal.exporter._registration"
+_UTILITIES = "torch._export.utils"
 
 
 def quicken_torch(*, now: bool = False) -> None:
     """Add the caches to the modules of torch that this process has imported.
 
     Args:
-        now: Also parse the translations for the default operator set at once, before an export.
+        now: Also do at once, before an export, what each process does once: parse the translations
+            for the default operator set, and add the composite operators.
     """
     for name, change in _CHANGES.items():
         module = sys.modules.get(name)
@@ -36,6 +38,8 @@ def quicken_torch(*, now: bool = False) -> None:
         from torch.onnx import _constants
 
         sys.modules[_EXPORTER].ONNXRegistry.from_torchlib(_constants.ONNX_DEFAULT_OPSET)
+    if now and _UTILITIES in sys.modules:
+        sys.modules[_UTILITIES]._collect_all_valid_cia_ops()
 
 
 def _share_translations(exporter: Any) -> None:
@@ -137,7 +141,7 @@ def _make_annotations_once(operators: Any) -> None:
 #: By the module of torch to change.
 _CHANGES = {
     _EXPORTER: _share_translations,
-    "torch._export.utils": _find_composites_once,
+    _UTILITIES: _find_composites_once,
     "torch.export.exported_program": _override_composites_quickly,
     "torch._ops": _make_annotations_once,
 }
