@@ -33,6 +33,9 @@ _PRECISIONS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 #: The layers that determine the precision of a network, by the names in OpenVINO's plugins.
 _ARITHMETIC = ("Convolution", "Deconvolution", "FullyConnected", "MatMul", "Gemm")
 
+#: Otherwise the CPU computes the layers between two fake quantisations in 8 bits.
+_FLOAT_LAYERS = {"LP_TRANSFORMS_MODE": "NO"}
+
 
 def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledModel, eb.Receipt]:
     """Compile an artifact's network for the device; return the compiled model and the receipt.
@@ -65,6 +68,9 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
         if is_cpu and not is_set and may_crash(network):
             properties |= SEPARATE_KERNELS
             device = "CPU"
+        if is_cpu and params.precision == "fp32" and _has_fake_quantisation(network):
+            properties = _FLOAT_LAYERS | properties
+            device = "CPU"
         compiled = core.compile_model(path, device, properties)
         if not is_set and may_overwrite_its_query(compiled):
             properties |= SEPARATE_KERNELS
@@ -78,6 +84,18 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
         ) from err
     layers = _count_arithmetic(compiled, find_products(network))
     return compiled, _make_receipt(core, compiled, params, properties, layers, missing)
+
+
+def _has_fake_quantisation(network: ov.Model) -> bool:
+    """Return True for a network with fake quantisations, unless its weights are in 8 bits."""
+    nodes = network.get_ops()
+    is_quantised = any(
+        node.get_type_name() == "Constant"
+        and node.get_element_type().get_type_name() in ("i8", "u8", "i4", "u4")
+        and len(node.get_output_shape(0)) > 1
+        for node in nodes
+    )
+    return not is_quantised and any(node.get_type_name() == "FakeQuantize" for node in nodes)
 
 
 def _make_properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
