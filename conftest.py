@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import signal
@@ -9,11 +10,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from tests.fork_server import fork_server, no_forks
+from tests.fork_server import fork_server, no_forks, server_folder
 from tests.quick_torch import quicken_torch
 
 import enginebay.cli.progress as progress
@@ -37,14 +38,37 @@ settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("default")
 
 
+#: The folder of the fork server that the processes of pytest-xdist share.
+_FOLDER = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of the workers' fork server."""
+    if _has_workers(config):
+        stack = contextlib.ExitStack()
+        config.stash[_FOLDER] = stack.enter_context(server_folder())
+        config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Name the folder to a worker of pytest-xdist."""
+    node.workerinput["fork_server"] = node.config.stash[_FOLDER]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Start the processes of tests in milliseconds, but not those of pytest-xdist."""
-    config = session.config
-    if config.getoption("numprocesses", default=None) and not hasattr(config, "workerinput"):
+    if _has_workers(session.config):
         return (yield)
-    with fork_server():
+    worker = getattr(session.config, "workerinput", {})
+    with fork_server(worker.get("fork_server", "")):
         return (yield)
+
+
+def _has_workers(config: pytest.Config) -> bool:
+    option = config.getoption("numprocesses", default=None)
+    return bool(option) and not hasattr(config, "workerinput")
 
 
 def pytest_runtest_setup() -> None:

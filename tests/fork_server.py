@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import io
@@ -90,14 +91,18 @@ _READ_LATER = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
 
 @contextlib.contextmanager
-def fork_server() -> Iterator[None]:
-    """Use a server in this process and its children; the first command starts the server."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        path = str(Path(folder, "socket"))
-        _ForkingPopen.start_server = lambda: stack.enter_context(_server(path))
+def fork_server(folder: str = "") -> Iterator[None]:
+    """Use a server in this process and its children; the first command starts the server.
+
+    Args:
+        folder: The folder of a server that other processes use too, of :func:`server_folder`.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = folder or stack.enter_context(server_folder())
+        _ForkingPopen.start_server = lambda: _start_once(Path(folder))
         original = subprocess.Popen
         _install()
-        os.environ[SOCKET] = path
+        os.environ[SOCKET] = str(Path(folder, "socket"))
         try:
             yield
         finally:
@@ -106,18 +111,39 @@ def fork_server() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _server(path: str) -> Iterator[None]:
-    command = [sys.executable, "-P", "-u", __file__, path, *filter(None, sys.path)]
-    environment = {**os.environ, "PYTHONPATH": ""}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        assert server.stdout.read(1), "the fork server did not start"
+def server_folder() -> Iterator[str]:
+    """Make a folder for one server, which ends with this context, however this process ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(Path(folder, "open"))
+        pipe = os.open(Path(folder, "open"), os.O_RDWR)
         try:
-            yield
+            yield folder
         finally:
-            server.stdin.close()
+            os.close(pipe)
+            for server in _SERVERS:
+                server.wait()
+            _SERVERS.clear()
+
+
+#: The server that this process has started. Its end is waited for by the one that made its folder.
+_SERVERS: list[subprocess.Popen[bytes]] = []
+
+
+def _start_once(folder: Path) -> None:
+    """Start the folder's server unless another process did; return when it listens."""
+    with Path(folder, "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        socket = folder / "socket"
+        if socket.exists():
+            return
+        command = [sys.executable, "-P", "-u", __file__, str(socket), *filter(None, sys.path)]
+        environment = {**os.environ, "PYTHONPATH": ""}
+        with Path(folder, "open").open("rb", buffering=0) as pipe:
+            server = subprocess.Popen(command, stdin=pipe, stdout=subprocess.PIPE, env=environment)
+        _SERVERS.append(server)
+        assert server.stdout is not None
+        with server.stdout as ready:
+            assert ready.read(1), "the fork server did not start"
 
 
 @contextlib.contextmanager

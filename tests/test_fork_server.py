@@ -7,15 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fork_server import no_forks
+from tests.fork_server import SOCKET, no_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 REPORT = """\
 import json, os, sys
@@ -97,3 +97,15 @@ def test_failed_start_raises_the_same_error_as_a_spawn(start: Callable[[], objec
     with no_forks(), pytest.raises((OSError, ValueError)) as spawned:
         start()
     assert (forked.type, str(forked.value)) == (spawned.type, str(spawned.value))
+
+
+def test_processes_with_the_same_folder_share_a_server() -> None:
+    parent = [sys.executable, "-c", "import os; print(os.getppid())"]
+    code = "import subprocess, sys\nfrom tests.fork_server import fork_server\n"
+    code += "with fork_server(sys.argv[1]): subprocess.run(sys.argv[2:], check=True)"
+    command = [sys.executable, "-c", code, str(Path(os.environ[SOCKET]).parent), *parent]
+    ours = subprocess.run(parent, capture_output=True, check=True).stdout
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with no_forks():
+        other = subprocess.run(command, env=env, capture_output=True, check=True).stdout
+    assert int(other) == int(ours) != os.getpid()
