@@ -25,6 +25,7 @@ from enginebay.ir import model_line
 from enginebay.state.taken_sides import (
     CONDITIONS,
     MAX_KINDS,
+    MAX_PICKED,
     SELECTING,
     STEPS,
     TakenSides,
@@ -224,7 +225,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
     ) -> None:
         """Record the decision that an operator takes, and mark what it returns as chosen."""
         if sources.chosen and name not in _LOOKING_UP and any(map(_is_float, leaves)):
-            self._use(sources.chosen, MAX_KINDS)
+            self._use(sources.chosen, MAX_KINDS, MAX_PICKED)
         if name in STEPS:
             self._add(name, args, kwargs, "condition", mark_truth(name, args[0] > 0))
         discrete = [leaf for leaf in leaves if _is_dense(leaf) and not _is_float(leaf)]
@@ -252,10 +253,10 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         if name in SELECTING and _is_float(args[0]):
             dim = read_dim(name, args, kwargs)
             if dim is not None and args[0].dim():
-                count = args[0].shape[dim]
-                return self._add(
-                    name, args, kwargs, "choice", mark_indices(result, count), used=False
-                )
+                indices = mark_indices(result, args[0].shape[dim])
+                key = self._add(name, args, kwargs, "choice", indices, used=False)
+                self._sides(*key).picked = result.shape[dim] if name == "topk" else 1
+                return key
         elif name == "torchvision::nms":
             suppressed = np.array([True, len(result) < len(args[0])])
             return self._add(name, args, kwargs, "suppression", suppressed)
@@ -278,8 +279,8 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         # one_hot scatters a single index into each row.
         is_one_hot = name == "scatter" and indices.dim() and indices.shape[args[1]] == 1
         limit = None if is_table or is_one_hot else MAX_KINDS
-        self._use(chosen, limit)
         keys = chosen - {""}
+        self._use(keys, limit, MAX_PICKED if name in _READING and not is_table else None)
         if (limit is None or size <= limit) and all(
             self._sides(key).taken.size != size for key in keys
         ):
@@ -309,11 +310,11 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
     def _sides(self, key: str) -> TakenSides:
         return self.observation.decisions[key]
 
-    def _use(self, keys: Iterable[str], limit: int | None) -> None:
-        """Note that choices matter: those of at most ``limit`` entries, if there is a limit."""
-        for key in keys:
-            if key and (limit is None or self._sides(key).taken.size <= limit):
-                self._sides(key).used = True
+    def _use(self, keys: Iterable[str], limit: int | None, picked: int | None = None) -> None:
+        """Note that choices matter, unless they have more entries, or pick more, than allowed."""
+        for sides in (self._sides(key) for key in keys if key):
+            is_small = limit is None or sides.taken.size <= limit
+            sides.used |= is_small and (picked is None or sides.picked <= picked)
 
     def note_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         """Note which decisions are the model's outputs."""

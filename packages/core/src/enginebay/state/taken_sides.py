@@ -45,6 +45,10 @@ _MAX_COLUMNS = 64
 #: longer one is of positions (anchors, tokens), of which a few samples take only some.
 MAX_KINDS = 64
 
+#: A choice of more entries at once than this, which are read from what the inputs determine, is one
+#: of positions.
+MAX_PICKED = 4
+
 
 @dataclass
 class TakenSides:
@@ -59,6 +63,7 @@ class TakenSides:
         parents: The keys of the decisions from which this one follows.
         used: True if the index has been compared, looked up or returned.
         output: Name of the output that is this value; empty if it is none.
+        picked: Number of entries that are chosen at once.
     """
 
     place: str
@@ -67,6 +72,7 @@ class TakenSides:
     parents: frozenset[str] = frozenset()
     used: bool = True
     output: str = ""
+    picked: int = 1
 
     @property
     def missing(self) -> list[tuple[int, ...]]:
