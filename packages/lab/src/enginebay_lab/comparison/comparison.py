@@ -75,8 +75,9 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def precision_text(self) -> str:
         """The precision, and the one that the engine computed in if it is another."""
-        computed = self.verification.precision if self.verification else ""
-        return describe_precision(self.precision, computed)
+        if not self.precision or not self.verification:
+            return self.precision
+        return describe_precision(self.precision, self.verification.precision)
 
     @property
     def latency(self) -> float | None:

@@ -145,7 +145,7 @@ def _table_blocks(measured: Benchmark) -> Iterator[Block]:
     hidden = {
         name
         for name in ("PRECISION", "BATCH", "THREADS")
-        if len(values := {row[name] for row in cells}) <= 1 and "→" not in "".join(values)
+        if len(values := {row[name] for row in cells} - {"-"}) <= 1 and "→" not in "".join(values)
     }
     columns = [name for name in _TABLE_COLUMNS if name not in hidden]
     yield Table(
