@@ -64,7 +64,7 @@ def test_redrawn_integers_stay_in_range_and_masks_keep_their_sum():
     mask = np.array([[1, 1, 1, 0]])
     probes = draw_by_label({"ids": ids, "mask": mask})
     assert list(probes) == [
-        *("mask: mostly padding", "mask: an empty row"),
+        *("mask: padding at the left", "mask: mostly padding", "mask: an empty row"),
         *("redrawn", "permuted", "integers turned over"),
     ]
     for probe in (probes["redrawn"], probes["permuted"]):

@@ -47,7 +47,7 @@ KNOWN = VerifiedRange(
         "ids": InputRange.measure([np.array([[0, 19]])], 50),
         "mask": InputRange.measure([np.array([[1, 1, 1, 0]])]),
     },
-    sizes={"batch": SizeRange(low=1, high=4, limited=False, axes=(("x", 0), ("ids", 0)))},
+    sizes={"batch": SizeRange(low=1, high=4, count=4, limited=False, axes=(("x", 0), ("ids", 0)))},
 )
 
 
@@ -130,6 +130,15 @@ def deploy(folder: Path, **options: Any) -> eb.Deployment:
     return eb.deploy(Pooled(), example, backend="onnxruntime", work_dir=folder / "out", **options)
 
 
+@pytest.mark.parametrize(
+    ("high", "count", "text"),
+    [(1, 1, "batch 1"), (4, 4, "batch 1..4"), (40, 9, "batch 1..40 at 9 sizes")],
+)
+def test_the_range_of_a_size_says_how_many_were_tried(high: int, count: int, text: str) -> None:
+    size = SizeRange(low=1, high=high, count=count, limited=True, axes=(("x", 0),))
+    assert size.describe("batch") == text
+
+
 def test_a_deployment_records_the_range_of_its_samples(tmp_path: Path, capsys) -> None:
     from enginebay.cli import main
 
@@ -143,7 +152,13 @@ def test_a_deployment_records_the_range_of_its_samples(tmp_path: Path, capsys) -
     assert known.inputs["ids"].rows == 50
     assert known.inputs["mask"].filled is not None
     assert known.sizes == {
-        "batch": SizeRange(low=1, high=6, limited=True, axes=(("ids", 0), ("mask", 0)))
+        "batch": SizeRange(
+            low=1,
+            high=6,
+            count=len({len(sample.inputs["ids"]) for sample in samples}),
+            limited=True,
+            axes=(("ids", 0), ("mask", 0)),
+        )
     }
     assert eb.open_artifact(tmp_path / "out").manifest.verification.basis.range == known
     assert eb.verify(tmp_path / "out").basis.range == known

@@ -31,6 +31,7 @@ def vary_mask(kept: int) -> dict[str, Callable[[tuple[int, ...]], NumpyArray]]:
     fills = {
         OTHER_VALUES: _add_holes,
         MIRRORED: lambda rows: _add_holes(rows[:, ::-1]),
+        "padding at the left": lambda rows: _pad_half(rows[:, ::-1]),
         "mostly padding": _pad_most,
         "an empty row": _empty_a_row,
     }
@@ -56,6 +57,12 @@ def _add_holes(rows: NumpyArray) -> None:
     if length > 3:
         for number, row in enumerate(rows):
             row[1 + number % (length - 3)] = 1
+
+
+def _pad_half(rows: NumpyArray) -> None:
+    """Mark about half of each row, from the right end on."""
+    for number, row in enumerate(rows):
+        row[(rows.shape[1] + number % 2) // 2 :] = 1
 
 
 def _pad_most(rows: NumpyArray) -> None:

@@ -169,6 +169,7 @@ def _measure_sizes(
     return SizeRange(
         low=min(sizes),
         high=max(sizes),
+        count=len(set(sizes)),
         limited=dim is not None and dim.max is not None,
         axes=tuple(axes),
     )

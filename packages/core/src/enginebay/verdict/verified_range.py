@@ -108,20 +108,23 @@ class SizeRange(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         low: The smallest size.
         high: The largest size.
+        count: The number of different sizes, both included.
         limited: True if the model was deployed with a largest size.
         axes: Name and axis of each input that has this size.
     """
 
     low: int
     high: int
+    count: int
     limited: bool
     axes: tuple[tuple[str, int], ...]
 
     def describe(self, name: str) -> str:
-        """Describe the range in a few words."""
-        return f"{name} {_text(self.low)}" + (
-            f"..{_text(self.high)}" if self.high > self.low else ""
-        )
+        """Describe the range in a few words: ``batch 1..40 at 9 sizes``."""
+        if self.low == self.high:
+            return f"{name} {_text(self.low)}"
+        text = f"{name} {_text(self.low)}..{_text(self.high)}"
+        return text if self.count > self.high - self.low else f"{text} at {self.count} sizes"
 
 
 class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +204,8 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
                     f"expected 0 <= low <= high <= 1, found {[*found.filled]}",
                 )
         for name, size in self.sizes.items():
+            if not 1 <= size.count <= size.high - size.low + 1:
+                yield f"sizes.{name}.count", f"there are not {size.count} such sizes"
             if not 0 <= size.low <= size.high:
                 yield (
                     f"sizes.{name}",
