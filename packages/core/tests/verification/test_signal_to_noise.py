@@ -161,3 +161,11 @@ def test_a_largest_value_that_never_moves_is_not_counted() -> None:
     signal = measure(expected, add_noise(expected, 0.05))
     assert (signal.agreed, signal.agreed_wanted, signal.passed) == (None, 0, True)
     assert "largest value" not in signal.describe()
+
+
+@pytest.mark.parametrize("count", [3, 16])
+@pytest.mark.parametrize("offset", [0.0, 20.0])
+def test_an_engine_that_returns_the_means_is_wrong(count: int, offset: float) -> None:
+    expected = LOGITS[:count] + np.float32(offset) * np.sign(LOGITS[:1])
+    found = np.broadcast_to(expected.mean(0, keepdims=True), expected.shape).astype(np.float32)
+    assert not measure(expected, found).passed

@@ -22,7 +22,8 @@ The ratio of a slice finds quantities of different units that share a scale: sco
 640 pixels are all rounded to 0. But a class that no item shows has no signal either, in a right
 engine. Scores have the unit 1: a slice whose values stay below a sixteenth shows no detection, no
 class and no keypoint, and a slice as large as its output (a border that no item changes) differs by
-what a step allows. Both are told as limits of the verdict, and are no mismatch.
+what a step allows. Both are told as limits of the verdict, and are no mismatch. A slice that the
+engine returns as a constant, while the model's varies by more than four steps, is a mismatch.
 
 The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
 distribution with ``n`` degrees of freedom. The noise may reach the value that only one sum in a
@@ -74,6 +75,11 @@ _MAX_ACCURACY_DROP = 0.01
 #: The number of standard deviations that one in a thousand normally distributed values exceeds.
 _ONE_IN_A_THOUSAND = 3.09
 
+#: A slice is constant if it has less than this part of the model's variation, though that is more
+#: than this part of the output's magnitude: four steps of 8 bits.
+_CONSTANT_SHARE = 0.01
+_RESOLVED_SHARE = 1 / 64
+
 #: A slice with fewer values in each sample may have little signal by chance.
 _MIN_SLICE_VALUES = 3
 
@@ -105,6 +111,7 @@ class _ElementSums:
         self.samples = 0
         self.counts = np.zeros(shape, np.int64)
         self.total, self.squares, self.noise, self.largest = np.zeros((4, *shape))
+        self.found_total, self.found_squares = np.zeros((2, *shape))
 
     def add(self, expected: NumpyArray, found: NumpyArray) -> None:
         """Add a sample; values that are NaN or infinite do not count."""
@@ -116,6 +123,8 @@ class _ElementSums:
         self.total += left
         self.squares += left * left
         self.noise += (right - left) ** 2
+        self.found_total += right
+        self.found_squares += right * right
         self.largest = np.maximum(self.largest, np.abs(left))
 
     def leave_out_means(self) -> tuple[NumpyArray, NumpyArray]:
@@ -124,6 +133,12 @@ class _ElementSums:
         signal = np.maximum(self.squares - self.total**2 / counts, 0)
         # The mean of the samples is nearer to them than the true mean.
         return signal, self.noise * (counts - 1) / counts
+
+    def measure_found(self) -> NumpyArray:
+        """Return the engine's own variation, without each element's mean."""
+        counts = np.maximum(self.counts, 1)
+        varied: NumpyArray = np.maximum(self.found_squares - self.found_total**2 / counts, 0)
+        return varied
 
 
 def measure_signals(
@@ -235,6 +250,9 @@ def _add_variation(signal: Signal, sums: Sequence[_ElementSums]) -> Signal:
     )
     if not signal.passed:
         return signal
+    found = sum(float(each.measure_found().sum()) for each in sums)
+    if found < _CONSTANT_SHARE * power and power > _RESOLVED_SHARE**2 * squares:
+        return msgspec.structs.replace(signal, lost="[...]")
     lost, faint = _find_lost_slices(sums)
     return msgspec.structs.replace(signal, lost=lost, faint=faint)
 
@@ -250,7 +268,7 @@ def _find_lost_slices(sums: Sequence[_ElementSums]) -> tuple[str, str]:
     worst, lost, faint = (0, 0.0), "", ""
     for each in sums:
         signal, noise = each.leave_out_means()
-        shape = each.total.shape
+        varied, shape = each.measure_found(), each.total.shape
         for axis, size in enumerate(shape):
             rest = tuple(other for other in range(len(shape)) if other != axis)
             values = each.total.size // size
@@ -260,10 +278,15 @@ def _find_lost_slices(sums: Sequence[_ElementSums]) -> tuple[str, str]:
             squares = each.squares.sum(rest)
             wanted = _chance_factor((each.samples - 1) * values, low=True)
             is_weak = (power > 1e-12 * squares.mean()) & (power < wanted * around)
+            # Steps of 8 bits show such variations, and the engine shows none.
+            is_constant = (varied.sum(rest) < _CONSTANT_SHARE * power) & (
+                power > _RESOLVED_SHARE**2 * squares.mean()
+            )
+            is_weak |= is_constant
             if not is_weak.any():
                 continue
             is_small = squares * _SMALL_SLICE_RATIO**2 <= squares.mean()
-            is_lost = is_weak & is_small & (each.largest.max(rest) >= _FAINTEST_SCORE)
+            is_lost = is_weak & is_small & (each.largest.max(rest) >= _FAINTEST_SCORE) | is_constant
             badness = int(is_lost.any()), float(np.max(around[is_weak] / power[is_weak]))
             if badness <= worst:
                 continue
