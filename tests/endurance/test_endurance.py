@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def test_concurrent_calls_return_their_own_outputs(tmp_path: Path, backend: str) -> None:
     with eb.load(calls.deploy(tmp_path / "artifact", backend).artifact) as wrapper:
         calling = calls.ConcurrentCalls(wrapper, seed=1)
-        calling.run(calls=1000, threads=8)
+        calling.run(calls=300, threads=8)
     assert calling.tally.is_clean, calling.tally
 
 
 def test_concurrent_rewriting_restores_every_function() -> None:
     rewriting = contexts.ConcurrentContexts(seed=1)
-    rewriting.run(contexts=400, threads=8)
+    rewriting.run(contexts=100, threads=8)
     assert rewriting.tally.is_clean, rewriting.tally
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx.parser
+import pytest
 
 from .deployments import SIGNALS, Victim, random_runs
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 TINY = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }'
 
 
+@pytest.mark.slow
 def test_signalled_deployment_ends_and_leaves_no_files(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(TINY), tmp_path / "tiny.onnx")
     victim = Victim(tmp_path, "onnxruntime", "tiny.onnx")

@@ -35,9 +35,9 @@ def _importable_in_children(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", BARE)
 def test_wrapper_passes_every_case_of_its_engine(engine: str) -> None:
-    names = sorted(load_cases())[::100]
+    names = sorted(load_cases())[::200]
     outcomes = run_all(engine, names)
-    assert sum(outcome == "pass" for (_, way), outcome in outcomes.items() if way == "bare") >= 12
+    assert sum(outcome == "pass" for (_, way), outcome in outcomes.items() if way == "bare") >= 6
     assert lost_cases(outcomes) == {}
 
 

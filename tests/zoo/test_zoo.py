@@ -37,6 +37,7 @@ FEW = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("model", ["llama", "resnet", "swin"])
 def test_a_few_models_are_verified_on_every_engine(model: str) -> None:
     measured = measure_model(model, FEW)
