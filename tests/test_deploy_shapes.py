@@ -71,7 +71,9 @@ def test_artifact_has_the_signature_of_the_model(deployed: tuple[Rich, eb.Deploy
         ("best.1.1", "float32"),
     ]
     sizes = {sample.inputs["x"].shape for sample in artifact.samples()}
-    assert len(sizes) == 7, "usual, smallest, largest, one in between, and each dimension apart"
+    batches, lengths = ({shape[axis] for shape in sizes} for axis in (0, 1))
+    assert batches == set(range(1, 7)), "each size, since there are few"
+    assert {2, 3, 5, 7, 9} <= lengths, "the limits, the usual one, odd and prime ones"
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 2), (3, 5), (6, 9), (2, 7)])
@@ -125,7 +127,7 @@ def test_min_and_max_shapes_open_the_batch_dimension(cli: Run) -> None:
         *("--min-shapes", "x:1x4", "--max-shapes", "x:16x4", "--work-dir", "out"),
     )
     assert ran.code == 0, ran.err
-    assert "verified against the PyTorch model, unpatched on 9 samples" in ran.out
+    assert "; batch 1..16 at " in ran.out or "; x_0 1..16 at " in ran.out
     for batch in (1, 7, 16):
         ran = cli("run", "out", "--input", f"x={batch}x4")
         assert f"output  float32  {batch}x3 " in ran.out

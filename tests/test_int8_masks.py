@@ -89,6 +89,9 @@ def make_items(form: str) -> list[dict[str, NumpyArray]]:
 
 
 @pytest.mark.one_in(4)
+@pytest.mark.filterwarnings(
+    "ignore:.*columns never change:enginebay.VerdictWarning"
+)  # no padding there
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_sum_of_scores_and_a_mask_stays_in_float(

@@ -97,8 +97,8 @@ def test_fields_are_wrapped_but_commands_are_not(cli: Run, here: Path) -> None:
     lines = lines_at(50, "inspect", "out")
     manifest = cli("inspect", "out", "--json").document["manifest"]
     assert f"command   {manifest['command']}" in lines
-    start = lines.index("verdict   unverified: converted without a")
-    assert lines[start + 1].startswith(" " * 10 + "reference to compare with")
+    start = lines.index("verdict   recorded: unverified: converted without")
+    assert lines[start + 1].startswith(" " * 10 + "a reference to compare with;")
 
 
 def test_numbers_are_aligned_to_the_right_everywhere(

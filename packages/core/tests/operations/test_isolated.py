@@ -41,7 +41,7 @@ CRASHING = (
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> eb.Artifact:
     folder = tmp_path_factory.mktemp("isolated") / "net"
-    dynamic = {"input": {0: "batch"}}
+    dynamic = {"input": {0: ("batch", 0, 8)}}
     return eb.deploy(nn.Tanh(), torch.randn(2, 3), work_dir=folder, dynamic=dynamic).artifact
 
 

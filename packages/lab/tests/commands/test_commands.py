@@ -296,7 +296,7 @@ def test_a_sweep_builds_engines_for_other_machines(
     assert done.code == 0
     (row,) = json.loads(done.out)["rows"]
     assert row["verdict"] == "unverified"
-    assert row["verification"]["simulation"]["samples"] == 5
+    assert row["verification"]["simulation"]["samples"] == 6
     assert row["notes"][-1] == (
         "the artifact could not be measured: it is built for a board of kind 1 or 2, and this "
         "machine has no board"
