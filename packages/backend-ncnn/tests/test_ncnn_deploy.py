@@ -44,7 +44,7 @@ def test_the_wrapper_has_the_models_names_shapes_and_dtypes(deploy, convolutions
 
 def test_a_dynamic_batch_is_run_in_pieces(deploy, convolutions):
     model, args = convolutions
-    deployed = deploy(model, args, dynamic={"image": {0: ("batch", 1, 4)}})
+    deployed = deploy(model, args, dynamic={"image": {0: ("batch", 1, 5)}})
     with eb.load(deployed.artifact) as net:
         for size in (1, 2, 5):
             args = (torch.randn(size, 3, 8, 8), *args[1:])
@@ -55,7 +55,7 @@ def test_a_dynamic_batch_is_run_in_pieces(deploy, convolutions):
 
 def test_an_empty_batch_gives_empty_outputs(deploy, convolutions):
     model, args = convolutions
-    deployed = deploy(model, args, dynamic={"image": {0: "batch"}})
+    deployed = deploy(model, args, dynamic={"image": {0: ("batch", 0, 4)}})
     with eb.load(deployed.artifact) as net:
         args = (torch.randn(0, 3, 8, 8), *args[1:])
         found = net(dict(zip(net.input_names, args, strict=True)))

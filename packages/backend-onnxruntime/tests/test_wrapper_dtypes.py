@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import enginebay as eb
 from enginebay.errors import ConversionError
 
 TWICE = "(T[n, 3] x) => (T[m, 3] y) { y = Concat<axis = 0>(x, x) }"
@@ -38,6 +39,20 @@ def test_arithmetic_in_bfloat16_is_refused_by_name(load, operator):
     ) as raised:
         load(text)
     assert raised.value.hint.startswith("compute there in another dtype, such as float32")
+
+
+class Mixed(torch.nn.Module):
+    """A product in bfloat16, in a model of float32."""
+
+    def forward(self, x):
+        half = x.to(torch.bfloat16)
+        return x + (half @ half).float()
+
+
+def test_arithmetic_in_bfloat16_names_the_line_of_the_model(tmp_path):
+    with pytest.raises(ConversionError) as raised:
+        eb.deploy(Mixed(), torch.randn(4, 4), backend="onnxruntime", work_dir=tmp_path / "out")
+    assert raised.value.hint.startswith("the model computes mm in bfloat16 (")
 
 
 def test_bfloat16_works_with_strides_and_empty_arrays(load):

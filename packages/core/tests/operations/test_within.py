@@ -24,13 +24,13 @@ INSIDE = np.zeros((2, 3), np.float32)
 
 
 @pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def artifact(loopback: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("within") / "net"
     eb.deploy(
         torch.nn.Linear(3, 2),
         torch.rand(2, 3),
-        backend="onnxruntime",
+        backend=loopback,
         work_dir=folder,
         dynamic="batch",
     )
@@ -82,7 +82,7 @@ def test_within_requires_a_known_word_and_a_range(artifact: Path, tmp_path: Path
     with pytest.raises(UsageError, match="invalid argument within='always'"):
         eb.load(artifact, within="always")  # type: ignore[call-overload, arg-type]  # a wrong word
     file = eb.export(torch.nn.Linear(3, 2), torch.ones(2, 3), path=tmp_path / "net.onnx")
-    bare = eb.convert(file, backend="onnxruntime", work_dir=tmp_path / "bare")
+    bare = eb.convert(file, backend="loopback", work_dir=tmp_path / "bare")
     with pytest.raises(UsageError, match="records no range of inputs"):
         eb.load(bare, within="warn")
 

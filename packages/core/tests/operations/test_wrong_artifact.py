@@ -23,14 +23,14 @@ class Net(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wrong(loopback: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rewriters = eb.RewriterSet()
     rewriters.function(f"{__name__}.Net.forward")(lambda ctx, self, x: x * 3)
     folder = tmp_path_factory.mktemp("wrong") / "out"
     deployment = eb.deploy(
         Net(),
         torch.ones(2, 3),
-        backend="onnxruntime",
+        backend=loopback,
         work_dir=folder,
         export=eb.ExportOptions(rewriters=[rewriters]),
         verify=eb.VerifyOptions(allow_mismatch=True),
@@ -77,7 +77,9 @@ def test_inspect_says_that_the_verdict_is_recorded_and_when(wrong: Path, capsys:
     assert line.endswith(f"; {made}")
 
 
-def test_the_digest_of_the_reference_follows_its_weights(tmp_path: Path, capsys: Any) -> None:
+def test_the_digest_of_the_reference_follows_its_weights(
+    loopback: str, tmp_path: Path, capsys: Any
+) -> None:
     digests = []
     for number, value in enumerate((1.0, 1.0, 2.0)):
         model = nn.Linear(2, 1)
@@ -87,7 +89,7 @@ def test_the_digest_of_the_reference_follows_its_weights(tmp_path: Path, capsys:
         made = eb.deploy(
             model,
             torch.ones(1, 2),
-            backend="onnxruntime",
+            backend=loopback,
             work_dir=folder,
             export={"exporter": "torchscript"},
             verify={"probes": 1},

@@ -84,7 +84,7 @@ def test_the_verdict_reports_the_largest_tried_sizes(tmp_path: Path, capsys) -> 
     assert verification.extent().endswith(" samples, 'batch' up to 30, 'length' up to 40")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
     assert manifest["verification"]["basis"]["range"]["sizes"] == {
-        name: {"low": low, "high": high, "limited": False, "axes": [["x", axis]]}
+        name: {"low": low, "high": high, "count": 7, "limited": False, "axes": [["x", axis]]}
         for name, low, high, axis in (("batch", 1, 30, 0), ("length", 1, 40, 1))
     }
     for reference in (None, Model(double)):

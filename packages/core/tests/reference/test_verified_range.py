@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+pytestmark = pytest.mark.usefixtures("loopback")
+
 
 @pytest.mark.parametrize(
     ("arrays", "rows", "text"),
@@ -96,7 +98,7 @@ def test_the_table_names_the_dynamic_dimensions(tmp_path: Path) -> None:
     deployment = eb.deploy(
         nn.Linear(3, 7),
         torch.randn(1, 3),
-        backend="onnxruntime",
+        backend="loopback",
         work_dir=tmp_path / "out",
         dynamic="batch",
     )
@@ -127,7 +129,7 @@ class Pooled(nn.Module):
 def deploy(folder: Path, **options: Any) -> eb.Deployment:
     torch.manual_seed(0)
     example = (torch.randint(0, 20, (2, 4)), torch.ones(2, 4, dtype=torch.bool), torch.ones(2))
-    return eb.deploy(Pooled(), example, backend="onnxruntime", work_dir=folder / "out", **options)
+    return eb.deploy(Pooled(), example, backend="loopback", work_dir=folder / "out", **options)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_items_of_a_data_set_count(tmp_path: Path) -> None:
 def test_an_open_size_of_a_file_says_up_to_where_it_was_tried(tmp_path: Path) -> None:
     file = eb.export(nn.Linear(3, 2), torch.ones(2, 3), path=tmp_path / "net.onnx", dynamic="batch")
     deployment = eb.deploy(
-        str(file.path), torch.randn(2, 3), backend="onnxruntime", work_dir=tmp_path / "out"
+        str(file.path), torch.randn(2, 3), backend="loopback", work_dir=tmp_path / "out"
     )
     assert deployment.verification.extent().endswith(", 'batch' up to 2")
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("loopback")
+pytestmark = [
+    pytest.mark.usefixtures("loopback"),
+    pytest.mark.filterwarnings("ignore:.*choices occur in no sample:enginebay.VerdictWarning"),
+]
 
 
 class Hidden(nn.Module):

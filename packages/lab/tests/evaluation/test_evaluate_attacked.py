@@ -427,7 +427,9 @@ def test_a_full_disk_is_one_error_line_and_earlier_rows_stay(here: Path, cli: Ru
     )
     assert done.returncode == 1
     # If the evaluation takes long, its checkpoint is written first.
-    file, _, rest = done.stderr.partition("' cannot be written: ")
+    warning, _, error = done.stderr.partition("\n")
+    assert warning.startswith("warning: the recorded verdict of")
+    file, _, rest = error.partition("' cannot be written: ")
     assert file == "error: 'rows.jsonl" or file.endswith(".part")
     assert rest.startswith("File too large\nhint: ")
     assert Path("rows.jsonl").read_bytes().startswith(kept)

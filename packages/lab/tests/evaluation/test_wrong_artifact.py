@@ -21,13 +21,13 @@ class Net(nn.Module):
         return x * 2
 
 
-def test_evaluate_and_benchmark_warn_once(tmp_path: Path) -> None:
+def test_evaluate_and_benchmark_warn_once(loopback: str, tmp_path: Path) -> None:
     rewriters = eb.RewriterSet()
     rewriters.function(f"{__name__}.Net.forward")(lambda ctx, self, x: x * 3)
     artifact = eb.deploy(
         Net(),
         torch.ones(2, 3),
-        backend="onnxruntime",
+        backend=loopback,
         work_dir=tmp_path / "out",
         export=eb.ExportOptions(rewriters=[rewriters]),
         verify=eb.VerifyOptions(allow_mismatch=True),

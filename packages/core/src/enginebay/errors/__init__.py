@@ -369,10 +369,11 @@ def check_text(name: str) -> None:
 
     Example:
         >>> check_text("modèle")
-        >>> check_text("mod\udcc3\udca8le")
-        Traceback (most recent call last):
-        enginebay.errors.UsageError: 'mod\udcc3\udca8le' cannot be encoded in this locale (utf-8)
-        hint: rename it
+        >>> try:
+        ...     check_text("mod\udcc3\udca8le")
+        ... except UsageError as err:
+        ...     print(err)
+        'mod\udcc3\udca8le' cannot be encoded in this locale (utf-8)
     """
     try:
         name.encode()

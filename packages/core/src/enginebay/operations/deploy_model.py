@@ -174,7 +174,9 @@ def _name_half_precision(coarse: str) -> Iterator[None]:
     try:
         yield
     except ConversionError as err:
-        if coarse and not err.hint:
+        # An engine that names the dtype lacks an operator of it; only the model knows the line.
+        dtype = coarse.partition(" in ")[2].partition(" ")[0]
+        if coarse and (not err.hint or dtype in str(err)):
             err.hint = f"the model computes {coarse}: compute it in float32 if the engine lacks it"
         raise
 

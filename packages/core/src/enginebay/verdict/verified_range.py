@@ -204,13 +204,13 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
                     f"expected 0 <= low <= high <= 1, found {[*found.filled]}",
                 )
         for name, size in self.sizes.items():
-            if not 1 <= size.count <= size.high - size.low + 1:
-                yield f"sizes.{name}.count", f"there are not {size.count} such sizes"
             if not 0 <= size.low <= size.high:
                 yield (
                     f"sizes.{name}",
                     f"expected 0 <= low <= high, found {size.low} and {size.high}",
                 )
+            elif not 1 <= size.count <= size.high - size.low + 1:
+                yield f"sizes.{name}.count", f"there are not {size.count} such sizes"
             for at, axis in size.axes:
                 if not has_axis(ranks, at, axis):
                     yield f"sizes.{name}.axes", f"the model has no axis {axis} of an input '{at}'"

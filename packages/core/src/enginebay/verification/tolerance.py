@@ -97,7 +97,7 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
         >>> tolerance_for("float32", "fp32").rtol == 2**-13
         True
         >>> tolerance_for("int64", "fp16")
-        Tolerance(rtol=0.0, atol=0.0, noise=None)
+        Tolerance(rtol=0.0, atol=0.0, noise=None, rounding=None)
     """
     if precision not in _TOLERANCES:
         known = ", ".join(_TOLERANCES)
