@@ -109,11 +109,6 @@ REFUSED: dict[str, tuple[Any, torch.Tensor, str]] = {
 }
 #: Functions that the TorchScript exporter refuses, or writes as supported operators.
 BY_DYNAMO_ALONE: dict[str, tuple[Any, torch.Tensor, str]] = {
-    "resizing with antialias": (
-        lambda x: F.interpolate(x, (4, 5), mode="bilinear", antialias=True),
-        IMAGES,
-        "Antialiasing is not supported",
-    ),
     **{name: (function, torch.randn(2, 6, 8), "DFT") for name, function in TRANSFORMS.items()},
 }
 #: A few by the default exporter too, which takes seconds.

@@ -90,6 +90,9 @@ class TensorrtWrapper(eb.Wrapper):
         device = next(iter(feed.values())).device
         return [output.to(device) for output in outputs]
 
+    def limit_sizes(self, limits: object) -> None:
+        """Set no limits: the engine has its own, one profile or several."""
+
     def _order_outputs(self, outputs: dict[str, Value]) -> list[Value]:
         return [outputs[name] for name in self.output_names]
 

@@ -51,7 +51,6 @@ class IsolatedWrapper(Wrapper):
             self._worker.close()
             raise
         super().__init__(inputs=request.inputs, outputs=request.outputs)
-        self.limit_sizes(request.sizes)
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Send the inputs to the child process, and return the outputs that it computes."""

@@ -216,7 +216,10 @@ class Wrapper(ABC):
         self.__find_task = find_task
 
     def limit_sizes(self, limits: SizeLimits) -> None:
-        """Refuse inputs beyond these sizes of dynamic dimensions; core calls this after loading."""
+        """Refuse inputs beyond these sizes of dynamic dimensions; core calls this after loading.
+
+        An engine that has further sizes, and refuses others itself, overrides this method.
+        """
         self.__input_check.limits = limits
 
     def watch_inputs(self, watch: Callable[[Mapping[str, Array]], None]) -> None:
