@@ -359,6 +359,7 @@ def main(path: str, entries: list[str]) -> None:
     atexit.register(_end_at_once)  # the first to be registered, so the last to be called
     bare = list(sys.path)
     sys.path[:] = entries
+    sys.modules.pop("sitecustomize", None)  # Debian's, which comes after all others
     with contextlib.suppress(ImportError):  # as the start of a Python with these folders does
         importlib.import_module("sitecustomize")
     ours: list[str] = []
