@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from packages.core.tests.planted_models import judge
 from torch import nn
 
 import enginebay as eb
@@ -18,37 +18,6 @@ if TYPE_CHECKING:
     Compute = Callable[..., torch.Tensor]
 
 pytestmark = pytest.mark.usefixtures("loopback")
-
-
-class Model(nn.Module):
-    def __init__(self, right: Compute) -> None:
-        super().__init__()
-        self.right = right
-
-    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return self.right(x, other)
-
-
-def judge(
-    right: Compute,
-    wrong: Compute,
-    example: tuple[torch.Tensor, ...],
-    folder: Path,
-    **options: Any,
-) -> eb.Verification:
-    """Deploy a model that a rewriter replaces by ``wrong``; return the verdict on it."""
-    rewriters = eb.RewriterSet()
-    rewriters.function(f"{__name__}.Model.forward")(lambda ctx, self, *args: wrong(*args))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", eb.VerdictWarning)
-        return eb.deploy(
-            Model(right),
-            example,
-            work_dir=folder / "out",
-            export=eb.ExportOptions(rewriters=[rewriters]),
-            verify=eb.VerifyOptions(allow_mismatch=True),
-            **options,
-        ).verification
 
 
 def masked_softmax(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

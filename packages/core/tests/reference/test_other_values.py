@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from packages.core.tests.planted_models import judge
 
-import enginebay as eb
 from enginebay.models import crossed_shapes, extreme_shapes
 from enginebay.params import DynamicDim
 from enginebay.reference.probes import ProbeGenerator, ProbeSettings
@@ -20,41 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("loopback")
-
-
-def current(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    raise NotImplementedError
-
-
-class Model(nn.Module):
-    def __init__(self, right: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.right = right
-
-    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return self.right(x, other)
-
-
-def verdict(
-    right: Callable[..., torch.Tensor],
-    wrong: Callable[..., torch.Tensor],
-    example: tuple[torch.Tensor, ...],
-    folder: Path,
-    **options: Any,
-) -> eb.Verification:
-    """Deploy a model that a rewriter replaces by ``wrong``; return the verdict on it."""
-    rewriters = eb.RewriterSet()
-    rewriters.function(f"{__name__}.Model.forward")(lambda ctx, self, *args: wrong(*args))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", eb.VerdictWarning)
-        return eb.deploy(
-            Model(right),
-            example,
-            work_dir=folder / "out",
-            export=eb.ExportOptions(rewriters=[rewriters]),
-            verify=eb.VerifyOptions(allow_mismatch=True),
-            **options,
-        ).verification
 
 
 ONE_VALUE = {
@@ -83,9 +46,7 @@ ONE_VALUE = {
 @pytest.mark.parametrize("name", ONE_VALUE)
 def test_an_ignored_input_of_one_value_fails_the_verdict(name: str, tmp_path: Path) -> None:
     other, right = ONE_VALUE[name]
-    verification = verdict(
-        right, lambda x, _: right(x, other), (torch.randn(2, 6), other), tmp_path
-    )
+    verification = judge(right, lambda x, _: right(x, other), (torch.randn(2, 6), other), tmp_path)
     assert verification.verdict == "mismatched"
     assert verification.basis is not None
     assert not verification.basis.untried
@@ -97,7 +58,7 @@ def test_an_input_whose_other_values_the_model_refuses_is_reported(tmp_path: Pat
             raise ValueError("a mask of ones alone")
         return x * other
 
-    verification = verdict(right, right, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
+    verification = judge(right, right, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
     assert verification.basis is not None
     assert verification.basis.untried == ("other",)
     assert "nothing is known about other values of 'other'" in verification.warnings
@@ -121,7 +82,7 @@ def test_every_row_of_a_mask_probe_has_zeros_and_ones() -> None:
 def test_ignored_left_padding_fails_the_verdict(tmp_path: Path) -> None:
     right = lambda x, m: x * m  # noqa: E731
     wrong = lambda x, m: x * torch.cat([torch.ones_like(m[:, :1]), m[:, 1:]], 1)  # noqa: E731
-    verification = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
+    verification = judge(right, wrong, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
     assert verification.verdict == "mismatched"
 
 
@@ -153,7 +114,7 @@ def test_exchanged_height_and_width_fail_the_verdict(
 ) -> None:
     example = (torch.randn(1, 16, 16), torch.ones(1))
     right = lambda x, _: x.sum(2) / x.shape[2]  # noqa: E731
-    verification = verdict(right, wrong, example, tmp_path, dynamic=SQUARE)
+    verification = judge(right, wrong, example, tmp_path, dynamic=SQUARE)
     assert verification.verdict == "mismatched"
 
 
@@ -183,7 +144,7 @@ def test_errors_under_an_exact_mask_fail_the_verdict(tmp_path: Path) -> None:
     def wrong(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x * 1.5 + (1.0 - mask) * lowest, -1)
 
-    verification = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6)), tmp_path)
+    verification = judge(right, wrong, (torch.randn(2, 6), torch.ones(2, 6)), tmp_path)
     assert verification.verdict == "mismatched"
     assert verification.basis is not None
     assert not verification.basis.undecided
@@ -204,7 +165,7 @@ def test_an_output_that_hardly_varies_is_unverified(name: str, tmp_path: Path) -
         found = right(x * 0, other)
         return (x * 2, found[1]) if isinstance(found, tuple) else found
 
-    found = verdict(right, wrong, (torch.randn(2, 6), torch.ones(1)), tmp_path)
+    found = judge(right, wrong, (torch.randn(2, 6), torch.ones(1)), tmp_path)
     assert found.verdict == "unverified"
     assert "times its tolerance" in found.reason
 
@@ -213,7 +174,7 @@ def test_an_output_that_varies_enough_is_verified(tmp_path: Path) -> None:
     def right(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
         return 300 + x
 
-    assert verdict(right, right, (torch.randn(2, 6), torch.ones(1)), tmp_path).verdict == "verified"
+    assert judge(right, right, (torch.randn(2, 6), torch.ones(1)), tmp_path).verdict == "verified"
 
 
 UNCHANGING = {
@@ -224,7 +185,7 @@ UNCHANGING = {
 
 @pytest.mark.parametrize("name", UNCHANGING)
 def test_a_constant_output_among_others_is_reported(name: str, tmp_path: Path) -> None:
-    verification = verdict(
+    verification = judge(
         UNCHANGING[name], UNCHANGING[name], (torch.randn(2, 6), torch.ones(1)), tmp_path
     )
     assert verification.verdict == "verified"
