@@ -264,18 +264,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
         for name in (
-            *(
-                "sizes",
-                "parts",
-                "data",
-                "kept",
-                "task",
-                "comparators",
-                "weights",
-                "reference_sha256",
-                "built_for",
-                "runs",
-            ),
+            *("sizes", "parts", "data", "kept", "task", "comparators", "weights"),
+            *("reference_sha256", "built_for", "runs"),
         ):
             if not plain[name]:
                 del plain[name]  # most artifacts have none of these
