@@ -31,6 +31,8 @@ def judge(
     wrong: Compute,
     example: tuple[torch.Tensor, ...],
     folder: Path,
+    *,
+    probes: Any = 8,
     **options: Any,
 ) -> eb.Verification:
     """Deploy a model that a rewriter replaces by ``wrong``; return the verdict on it."""
@@ -43,6 +45,6 @@ def judge(
             example,
             work_dir=folder / "out",
             export=eb.ExportOptions(rewriters=[rewriters]),
-            verify=eb.VerifyOptions(allow_mismatch=True),
+            verify=eb.VerifyOptions(allow_mismatch=True, probes=probes),
             **options,
         ).verification

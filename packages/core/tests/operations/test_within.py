@@ -130,19 +130,19 @@ RANGE = "verification.basis.range"
         ),
         (
             lambda r, _: r["inputs"]["input"].update(low=9, high=-9),
-            f"{RANGE}.inputs.input: expected low <= high, found 9 and -9",
+            f"expected low <= high, found 9 and -9 - at `$.{RANGE}.inputs[...]`",
         ),
         (
             lambda r, _: r["inputs"]["input"].update(low=None, high=1),
-            f"{RANGE}.inputs.input: expected low <= high, found None and 1",
+            f"expected low <= high, found None and 1 - at `$.{RANGE}.inputs[...]`",
         ),
         (
             lambda r, _: r["inputs"]["input"].update(rows=0),
-            f"{RANGE}.inputs.input.rows: expected 1 or more, found 0",
+            f"Expected `int` >= 1 - at `$.{RANGE}.inputs[...].rows`",
         ),
         (
             lambda r, _: r["inputs"]["input"].update(filled=[0.5, 4]),
-            f"{RANGE}.inputs.input.filled: expected 0 <= low <= high <= 1, found [0.5, 4.0]",
+            f"Expected `float` <= 1.0 - at `$.{RANGE}.inputs[...].filled[1]`",
         ),
         (
             lambda r, _: r["inputs"].update(image=r["inputs"]["input"]),
@@ -153,8 +153,8 @@ RANGE = "verification.basis.range"
             f"{RANGE}.inputs: the range of input 'input' is missing",
         ),
         (
-            lambda r, _: r["sizes"]["batch"].update(low=9, high=1),
-            f"{RANGE}.sizes.batch: expected 0 <= low <= high, found 9 and 1",
+            lambda r, _: r["sizes"]["batch"].update(sizes=[9, 1]),
+            f"expected ascending sizes, found 9, 1 - at `$.{RANGE}.sizes[...]`",
         ),
         (
             lambda r, _: r["sizes"]["batch"].update(axes=[["image", 0]]),

@@ -190,3 +190,32 @@ def test_sorted_boundaries_stay_sorted(tmp_path: Path) -> None:
 
     found = judge(right, right, (torch.randn(2, 6), torch.linspace(-1, 1, 5)), tmp_path)
     assert found.verdict == "verified", found.explain()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 11, 14, 16])
+def test_a_quick_model_that_is_wrong_at_one_small_size_fails_the_verdict(
+    size: int, tmp_path: Path
+) -> None:
+    def right(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(0)
+
+    def wrong(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        number = torch.ones_like(x[:, 0]).sum()
+        return x.cumsum(0) + torch.relu(1 - (number - size).abs())
+
+    example = (torch.randn(3, 2), torch.ones(2))
+    dynamic = {"x": {0: ("batch", 1, 16)}}
+    assert judge(right, wrong, example, tmp_path, dynamic=dynamic).verdict == "mismatched"
+
+
+def test_thorough_probes_combine_more(tmp_path: Path) -> None:
+    def right(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return x.sum(1) + other.sum(1)
+
+    example = (torch.randn(12, 12), torch.ones(12, 5))
+    names = {"x": {0: ("rows", 2, 400), 1: ("width", 2, 400)}, "other": {0: ("rows", 2, 400)}}
+    usual, thorough = (
+        judge(right, right, example, tmp_path / str(n), dynamic=names, probes=n).samples
+        for n in (8, "thorough")
+    )
+    assert thorough > usual

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.verdict import InputRange, SizeRange, VerifiedRange
+from enginebay.reference.recorded_samples import measure_values
+from enginebay.verdict import ComparedSizes, VerifiedRange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,16 +41,16 @@ pytestmark = pytest.mark.usefixtures("loopback")
     ],
 )
 def test_the_range_of_an_input_is_described(arrays: Any, rows: int | None, text: str) -> None:
-    assert InputRange.measure(arrays, rows).describe("x") == text
+    assert measure_values(arrays, rows).describe("x") == text
 
 
 KNOWN = VerifiedRange(
     inputs={
-        "x": InputRange.measure([np.float32([[-9, 8]])]),
-        "ids": InputRange.measure([np.array([[0, 19]])], 50),
-        "mask": InputRange.measure([np.array([[1, 1, 1, 0]])]),
+        "x": measure_values([np.float32([[-9, 8]])]),
+        "ids": measure_values([np.array([[0, 19]])], 50),
+        "mask": measure_values([np.array([[1, 1, 1, 0]])]),
     },
-    sizes={"batch": SizeRange(low=1, high=4, count=4, limited=False, axes=(("x", 0), ("ids", 0)))},
+    sizes={"batch": ComparedSizes(sizes=(1, 2, 3, 4), limited=False, axes=(("x", 0), ("ids", 0)))},
 )
 
 
@@ -109,7 +110,7 @@ def test_the_table_names_the_dynamic_dimensions(tmp_path: Path) -> None:
 
 
 def test_many_inputs_are_described_in_one_line() -> None:
-    one = InputRange.measure([np.array([1])])
+    one = measure_values([np.array([1])])
     known = VerifiedRange(inputs={f"past.{n}": one for n in range(12)}, sizes={})
     assert known.describe().endswith("; past.7 only 1; 4 more inputs")
 
@@ -133,11 +134,17 @@ def deploy(folder: Path, **options: Any) -> eb.Deployment:
 
 
 @pytest.mark.parametrize(
-    ("high", "count", "text"),
-    [(1, 1, "batch 1"), (4, 4, "batch 1..4"), (40, 9, "batch 1..40 at 9 sizes")],
+    ("sizes", "text"),
+    [
+        ((1,), "batch 1"),
+        ((1, 2, 3, 4), "batch 1..4"),
+        ((1, 2, 3, 8, 31, 32, 1000), "batch 1..3, 8, 31..32, 1,000"),
+    ],
 )
-def test_the_range_of_a_size_says_how_many_were_tried(high: int, count: int, text: str) -> None:
-    size = SizeRange(low=1, high=high, count=count, limited=True, axes=(("x", 0),))
+def test_the_range_of_a_dimension_names_every_compared_size(
+    sizes: tuple[int, ...], text: str
+) -> None:
+    size = ComparedSizes(sizes=sizes, limited=True, axes=(("x", 0),))
     assert size.describe("batch") == text
 
 
@@ -154,10 +161,8 @@ def test_a_deployment_records_the_range_of_its_samples(tmp_path: Path, capsys) -
     assert known.inputs["ids"].rows == 50
     assert known.inputs["mask"].filled is not None
     assert known.sizes == {
-        "batch": SizeRange(
-            low=1,
-            high=6,
-            count=len({len(sample.inputs["ids"]) for sample in samples}),
+        "batch": ComparedSizes(
+            sizes=tuple(sorted({len(sample.inputs["ids"]) for sample in samples})),
             limited=True,
             axes=(("ids", 0), ("mask", 0)),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -60,7 +60,8 @@ class VerifyOptions(Declared):
 
     Attributes:
         probes: Maximum number of probe inputs (generated, similar to the example) to verify on;
-            with 0, only the example is used.
+            with 0, only the example is used. ``thorough`` spends ten times as much on combinations
+            of values and sizes, and on the search for decisions that no sample takes.
         probes_extreme: Also verify on large values: floats around 1000, at which exponentials
             overflow, and integers beyond 2²⁴, which float32 cannot represent.
         domain: Lower and upper bound of an input's values in probe inputs, such as ``image=0,1``;
@@ -83,7 +84,7 @@ class VerifyOptions(Declared):
         ParamsError: A field is unknown, or a value is invalid.
     """
 
-    probes: int = PROBES
+    probes: int | Literal["thorough"] = PROBES
     probes_extreme: bool = False
     domain: dict[str, tuple[float, float]] = {}
     compare: Mapping[Any, Any] | None = None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from enginebay.models.recorded_calls import RecordedCalls as RecordedCalls, record as record
     from enginebay.models.shape_variants import (
         between_shapes as between_shapes,
+        cheap_sizes as cheap_sizes,
         crossed_shapes as crossed_shapes,
         extreme_shapes as extreme_shapes,
         named_sizes as named_sizes,
@@ -32,8 +33,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.forward_arguments": "Call",
         "models.recorded_calls": "RecordedCalls record",
         "models.shape_variants": (
-            "between_shapes crossed_shapes extreme_shapes named_sizes odd_multiple shapes_at "
-            "size_levels unlimited_sizes"
+            "between_shapes cheap_sizes crossed_shapes extreme_shapes named_sizes odd_multiple "
+            "shapes_at size_levels unlimited_sizes"
         ),
         "models.signature": "Signature",
     },

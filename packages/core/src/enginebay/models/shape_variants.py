@@ -115,17 +115,32 @@ def size_levels(
     levels: dict[str, list[int]] = {}
     for name, (dim, size) in named_sizes(dynamic, usual).items():
         middle = _middle_size(dim, size)
-        unit = grain if size % grain == 0 else 1
+        cheap = cheap_sizes(dim, size, grain)
+        unit = cheap.step
         candidates = (
             *(size + unit, size - unit, _choose_odd_size(dim, size)),
             *(_choose_prime_size(dim, size), middle // 8 * 8 or middle // 2 * 2),
             *(*sizes_in_use, dim.min, dim.max or 0),
         )
-        cheap = max(_MAX_GROWTH * size, _CHEAP_SIZE)
         rounded = {(candidate + unit // 2) // unit * unit for candidate in candidates}
-        kept = (n for n in rounded if 0 < n <= cheap and n != size and dim.holds(n))
-        levels[name] = [size, *sorted(kept)]
+        levels[name] = [size, *sorted(n for n in rounded if n in cheap and n != size)]
     return levels
+
+
+def cheap_sizes(dim: DynamicDim, size: int, grain: int = 1) -> range:
+    """Return the sizes of a dimension that cost at most a few times as much as the usual one.
+
+    If the usual size is a multiple of ``grain``, all sizes are.
+
+    Example:
+        >>> from enginebay.params import DynamicDim
+        >>> cheap_sizes(DynamicDim("batch", 2, 100), 1)
+        range(2, 17)
+    """
+    unit = grain if size % grain == 0 else 1
+    largest = max(_MAX_GROWTH * size, _CHEAP_SIZE)
+    least = max(dim.min, 1)
+    return range(-(-least // unit) * unit, min(dim.max or largest, largest) + 1, unit)
 
 
 def odd_multiple(dim: DynamicDim, size: int, grain: int) -> int | None:

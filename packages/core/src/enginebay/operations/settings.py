@@ -19,6 +19,7 @@ from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
 from enginebay.reference import ProbeSettings
 from enginebay.tasks import read_task
+from enginebay.verdict import PROBES
 from enginebay.verification import Terms
 
 if TYPE_CHECKING:
@@ -198,8 +199,9 @@ def _check_options(settings: Settings) -> Settings:
         task=None if export.task is None else read_task(export.task),
         comparators=find_comparators(verify.compare or {}),
         probes=ProbeSettings(
-            verify.probes,
+            PROBES if verify.probes == "thorough" else verify.probes,
             dict(verify.domain),
+            effort=10 if verify.probes == "thorough" else 1,
             large=verify.probes_extreme,
             calibrated=backend.calibrated_precision(params),
         ),

@@ -123,7 +123,10 @@ class Field(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """Return the field's type as text, as in an annotation."""
-        return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", formatannotation(self.type))
+        # Before Python 3.14, a union with a Literal is written otherwise than one of types alone.
+        parts = get_args(self.type) if get_origin(self.type) is Union else (self.type,)
+        text = " | ".join("None" if part is type(None) else formatannotation(part) for part in parts)
+        return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
 
 
 # Cached: evaluating the annotations takes much longer than creating an instance.

@@ -6,6 +6,7 @@ is right for any mask at a batch of 1, and for any batch with a mask of ones.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from enginebay.reference.pairwise import cover_pairs
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 #: Sizes of which a model may take multiples only.
 _GRAINS = (2, 4, 8, 16, 32, 64)
 
-#: The largest number of combinations, and the bytes of their inputs and outputs, since the artifact
-#: contains them. Their time together has the budget of one run at a larger size.
+#: The largest number of combinations, of single sizes, and the bytes of their inputs and outputs,
+#: since the artifact contains them. Their time together has the budget of one run at a larger size.
 _MAX_COMBINATIONS = 48
+_MAX_SIZES = 32
 _MAX_BYTES = 8 << 20
 
 
@@ -50,21 +52,20 @@ def _record_multiples(
 ) -> int:
     """Record multiples of a number near the refused sizes; return the number, or else 1."""
     first, *others = refused
-    before = len(recorder.dropped)
+    dropped = dict(recorder.dropped)
     for grain in _GRAINS:
         near = generator.draw_near(first, grain)
         if near is None or not _is_accepted(recorder, near):
             continue
-        del recorder.dropped[before:]
-        labels = tuple(f"{probe.label}: " for probe in refused)
-        reason = next(text for text in recorder.dropped if text.startswith(labels[0]))
-        kept = [text for text in recorder.dropped if not text.startswith(labels)]
-        recorder.dropped[:] = [*kept, f"{reason}; multiples of {grain} are tried instead"]
+        for probe in refused:
+            del dropped[probe.label]
+        reason = f"{recorder.dropped[first.label]}; multiples of {grain} are tried instead"
+        recorder.dropped = {**dropped, first.label: reason}
         for probe in others:
             if (near := generator.draw_near(probe, grain)) is not None:
                 _is_accepted(recorder, near)
         return grain
-    del recorder.dropped[before:]
+    recorder.dropped = dropped
     return 1
 
 
@@ -75,13 +76,19 @@ def _is_accepted(recorder: Recorder, probe: Probe) -> bool:
 
 
 def _record_combinations(recorder: Recorder, generator: ProbeGenerator, grain: int) -> None:
-    """Record each two variations together, the cheapest first, as far as the budget reaches."""
+    """Record each two variations together, the cheapest first, then the sizes that are left.
+
+    The budget is for all of them: a quick model is run at every small size.
+    """
     factors = generator.factors(recorder.labels, grain)
     usual: dict[str, Level] = {name: levels[0] for name, levels in factors.items()}
-    rows = [*cover_pairs(factors, [{**usual, **row} for row in recorder.rows])]
-    before, spent, stored = len(recorder.dropped), 0.0, 0
-    for row in rows[:_MAX_COMBINATIONS]:
-        if spent >= 1 or stored >= _MAX_BYTES:
+    pairs = cover_pairs(factors, [{**usual, **row} for row in recorder.rows])
+    rows = [*islice(pairs, recorder.effort * _MAX_COMBINATIONS)]
+    seen = {item for row in (*recorder.rows, *rows) for item in row.items()}
+    sizes = ({**usual, name: size} for name, size in generator.single_sizes(grain, seen))
+    dropped, spent, stored = dict(recorder.dropped), 0.0, 0
+    for row in (*rows, *islice(sizes, recorder.effort * _MAX_SIZES)):
+        if spent >= 1 or stored >= recorder.effort * _MAX_BYTES:
             break
         changed = {name: level for name, level in row.items() if level != usual[name]}
         values = {name: level for name, level in changed.items() if not name.endswith("=")}
@@ -93,9 +100,11 @@ def _record_combinations(recorder: Recorder, generator: ProbeGenerator, grain: i
             if is_accepted:
                 stored += _count_bytes(recorder.samples[-1])
                 break
-    if refused := recorder.dropped[before:]:
+    refused = [item for item in recorder.dropped.items() if item[0] not in dropped]
+    if refused:
         count = f"{len(refused)} combination{'' if len(refused) == 1 else 's'}"
-        recorder.dropped[before:] = [f"{count} of values and sizes, such as {refused[0]}"]
+        first = ": ".join(refused[0])
+        recorder.dropped = {**dropped, f"{count} of values and sizes": f"such as {first}"}
 
 
 def _count_bytes(sample: Sample) -> int:

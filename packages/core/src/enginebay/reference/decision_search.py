@@ -93,7 +93,7 @@ def search_decisions(recorder: Recorder, generator: ProbeGenerator) -> None:
         return
     ranges = {name: _find_range(recorder, name) for name in floats}
     starts = _choose_starts(recorder, ranges)
-    deadline = time.thread_time() + _BUDGET_SECONDS
+    deadline = time.thread_time() + recorder.effort * _BUDGET_SECONDS
     merged = merge_sides(recorder.runs)
     for key, sides in merged.items():
         if key.split()[-2] not in _ASCENDABLE or not sides.used or is_derived(sides, merged):

@@ -18,6 +18,7 @@ import numpy as np
 from enginebay.errors import UsageError
 from enginebay.models import (
     between_shapes,
+    cheap_sizes,
     crossed_shapes,
     extreme_shapes,
     named_sizes,
@@ -89,6 +90,8 @@ class ProbeSettings:
             limits of dynamic dimensions are always added. Probe inputs that vary a single size or
             input are added if the count is not 0.
         domain: Input name → lower and upper bound of the generated values.
+        effort: What combinations, larger sizes and the search for decisions may take, in multiples
+            of the usual time, number and bytes.
         large: True to also generate values at the limits of float32.
         calibrated: The precision of an engine that was calibrated with data; otherwise empty.
 
@@ -98,6 +101,7 @@ class ProbeSettings:
 
     count: int = PROBES
     domain: Domain = field(default_factory=dict)
+    effort: int = 1
     large: bool = False
     calibrated: str = ""
 
@@ -218,6 +222,23 @@ class ProbeGenerator:
         sizes = size_levels(self._dynamic, self._shapes, grain)
         factors.update({f"{name}=": list(levels) for name, levels in sizes.items()})
         return {name: levels for name, levels in factors.items() if len(levels) > 1}
+
+    def single_sizes(
+        self, grain: int, seen: Collection[tuple[str, Level]]
+    ) -> list[tuple[str, int]]:
+        """Return factor and size of each cheap size that ``seen`` lacks, round ones first.
+
+        Args:
+            grain: See :func:`size_levels`.
+            seen: Pairs of factor and level.
+        """
+        sizes = [
+            (f"{name}=", size)
+            for name, (dim, usual) in named_sizes(self._dynamic, self._shapes).items()
+            for size in cheap_sizes(dim, usual, grain)
+        ]
+        # The largest power of 2 that divides a size: 16, 8, 24, 4, 12 …
+        return sorted(set(sizes).difference(seen), key=lambda item: (-(item[1] & -item[1]), item))
 
     def draw_row(self, row: Mapping[str, Level]) -> Probe:
         """Return a probe input with a level of each factor; others are as usual."""

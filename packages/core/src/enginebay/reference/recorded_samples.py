@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from enginebay.reference.probe_values import is_constant
-from enginebay.tensors import Sample, is_all_non_finite
-from enginebay.verdict import ITEM, Basis, InputRange, SizeRange, VerifiedRange
+from enginebay.tensors import Sample, find_extremes, is_all_non_finite, measure_shares
+from enginebay.verdict import ITEM, Basis, ComparedSizes, InputRange, VerifiedRange
 from enginebay.verification import RecordedReference
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class SampleCollection:
     samples: list[Sample] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
+    #: Label of a probe input that is left out → the reason.
+    dropped: dict[str, str] = field(default_factory=dict)
     untried: tuple[str, ...] = ()
     refused: dict[str, int] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
@@ -58,12 +59,12 @@ class SampleCollection:
         # No probes are drawn for a calibrated engine.
         if self.calibrated:
             reason = f"{self.calibrated} is right only for values like the calibration data"
-            self.dropped.append(f"the probe inputs: {reason}")
+            self.dropped["the probe inputs"] = reason
 
     def accept_outputs(self, label: str, outputs: Arrays) -> bool:
         """Return True if any output has finite values; else record the label as dropped."""
         if all(map(is_all_non_finite, outputs.values())):
-            self.dropped.append(f"{label}: the model returns nothing but NaN and infinity")
+            self.dropped[label] = "the model returns nothing but NaN and infinity"
             return False
         return True
 
@@ -123,7 +124,7 @@ class SampleCollection:
         return Basis(
             labels=tuple(self.labels),
             beyond=tuple(self.beyond),
-            dropped=tuple(self.dropped),
+            dropped=tuple(f"{label}: {reason}" for label, reason in self.dropped.items()),
             untried=self.untried,
             refused=self.refused,
             domain=self.domain,
@@ -144,7 +145,7 @@ def measure_range(
     recorded = [sample.inputs for sample in samples if sample.kind != "non_finite"]
     specs = [spec for spec in model.open_inputs if names is None or spec.name in names]
     inputs = {
-        spec.name: InputRange.measure(
+        spec.name: measure_values(
             [arrays[spec.name] for arrays in recorded], model.below.get(spec.name)
         )
         for spec in specs
@@ -156,20 +157,39 @@ def measure_range(
                 axes.setdefault(dim, []).append((spec.name, axis))
     return VerifiedRange(
         inputs=inputs,
-        sizes={name: _measure_sizes(model, recorded, found) for name, found in axes.items()},
+        sizes={name: _collect_sizes(model, recorded, found) for name, found in axes.items()},
     )
 
 
-def _measure_sizes(
+def measure_values(arrays: Sequence[NumpyArray], rows: int | None = None) -> InputRange:
+    """Measure the values of an input over all samples.
+
+    Args:
+        arrays: The input's array in each sample.
+        rows: The number of rows of the table that the input is an index of, if known.
+    """
+    arrays = [array for array in arrays if array.size]
+    extremes = [find_extremes(array) for array in arrays]
+    low = min((low for low, _, _ in extremes if low is not None), default=None)
+    high = max((high for _, high, _ in extremes if high is not None), default=None)
+    finite = all(finite for _, _, finite in extremes)
+    filled = None
+    # A row of one element is a flag, whose values say the same as its share of ones.
+    has_rows = any(array.ndim and array.shape[-1] > 1 for array in arrays)
+    is_binary = has_rows and finite and low in (0, 1) and high in (0, 1)
+    if is_binary and all(((array == 0) | (array == 1)).all() for array in arrays):
+        shares = [measure_shares(array) for array in arrays]
+        filled = min(low for low, _ in shares), max(high for _, high in shares)
+    return InputRange(low=low, high=high, finite=finite, rows=rows, filled=filled)
+
+
+def _collect_sizes(
     model: BoundModel, recorded: Sequence[Arrays], axes: Sequence[tuple[str, int]]
-) -> SizeRange:
+) -> ComparedSizes:
     name, axis = axes[0]
-    sizes = [arrays[name].shape[axis] for arrays in recorded]
     dim = model.dynamic.get(name, {}).get(axis)
-    return SizeRange(
-        low=min(sizes),
-        high=max(sizes),
-        count=len(set(sizes)),
+    return ComparedSizes(
+        sizes=tuple(sorted({arrays[name].shape[axis] for arrays in recorded})),
         limited=dim is not None and dim.max is not None,
         axes=tuple(axes),
     )

@@ -46,6 +46,7 @@ class Recorder(SampleCollection):
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
+    effort: int = 1
     doubt: str = ""
     #: True if a run has sorted values, so that equal values have no defined order.
     orders: bool = False
@@ -81,7 +82,7 @@ class Recorder(SampleCollection):
     def record_probe(self, probe: Probe) -> None:
         """Record the outputs for a probe input (generated), or the reason why it is dropped."""
         if probe.tied and self.orders:
-            self.dropped.append(f"{probe.label}: the model sorts values, and these are all equal")
+            self.dropped[probe.label] = "the model sorts values, and these are all equal"
             return
         try:
             outputs = self._run(probe.inputs)
@@ -89,7 +90,7 @@ class Recorder(SampleCollection):
             if probe.required:
                 self._record_tiled(probe, err)
             else:
-                self.dropped.append(f"{probe.label}: {first_line(err)}")
+                self.dropped[probe.label] = first_line(err)
             return
         if self.accept_outputs(probe.label, outputs):
             self._add_probe(probe, probe.inputs, outputs)
@@ -164,7 +165,9 @@ class Recorder(SampleCollection):
         seconds = time.thread_time() - start
         observation = observer.observation
         # The lower limit avoids a division by zero after a run of no measurable time.
-        self.cost = max(seconds / _BUDGET_SECONDS, observation.largest / _BUDGET_BYTES, 1e-9)
+        self.cost = max(
+            seconds / (self.effort * _BUDGET_SECONDS), observation.largest / _BUDGET_BYTES, 1e-9
+        )
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observation)
         self.orders |= observation.orders

@@ -80,7 +80,13 @@ def record_reference(
         if not recorded.missing:
             check_comparators(comparators, recorded.samples)
         return recorded
-    recorder = Recorder(settings.domain, settings.calibrated, model=model, comparators=comparators)
+    recorder = Recorder(
+        settings.domain,
+        settings.calibrated,
+        model=model,
+        comparators=comparators,
+        effort=settings.effort,
+    )
     recorder.record_example(state)
     for item in items:
         recorder.record_item(item)
@@ -182,7 +188,7 @@ def _record_foreign_file(
         results = reference.compute_outputs([probe.inputs for probe in chosen]) if chosen else []
     except EnginebayError as err:
         results = []
-        collection.dropped.append(f"the probe inputs: {first_line(err)}")
+        collection.dropped["the probe inputs"] = first_line(err)
     for probe, result in zip(chosen, results, strict=False):
         if collection.accept_outputs(probe.label, result):
             sample = Sample(probe.inputs, result, kind="probe")

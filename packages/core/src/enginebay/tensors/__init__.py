@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         to_torch as to_torch,
     )
     from enginebay.tensors.caches import is_cache as is_cache
+    from enginebay.tensors.extremes import (
+        find_extremes as find_extremes,
+        measure_shares as measure_shares,
+    )
     from enginebay.tensors.input_arrays import (
         generate_input as generate_input,
         inputs_for as inputs_for,
@@ -64,6 +68,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "NumpyArray host_tensor host_view is_torch numpy_dtype to_device to_numpy to_torch"
         ),
         "tensors.caches": "is_cache",
+        "tensors.extremes": "find_extremes measure_shares",
         "tensors.input_arrays": "generate_input inputs_for parse_inputs resize",
         "tensors.packed_array": "PackedArray",
         "tensors.samples": "Sample is_recorded load_samples save_arrays save_samples",

@@ -16,7 +16,7 @@ from enginebay.verdict.matching import (
     Matching,
 )
 from enginebay.verdict.verification import PROBES, Basis, Verdict, VerdictWarning, Verification
-from enginebay.verdict.verified_range import InputRange, SizeRange, VerifiedRange, has_axis
+from enginebay.verdict.verified_range import ComparedSizes, InputRange, VerifiedRange, has_axis
 
 __all__ = [
     "EXAMPLE",
@@ -25,6 +25,7 @@ __all__ = [
     "Aligned",
     "Allowed",
     "Basis",
+    "ComparedSizes",
     "ComparisonRequest",
     "ComparisonResult",
     "Decision",
@@ -34,7 +35,6 @@ __all__ = [
     "Rounding",
     "Signal",
     "Simulation",
-    "SizeRange",
     "Verdict",
     "VerdictWarning",
     "Verification",

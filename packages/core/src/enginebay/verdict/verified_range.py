@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Self
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from enginebay.tensors import Array, NumpyArray
+    from enginebay.tensors import Array
 
 #: An integer of an integer or bool input, else a float.
 Number: TypeAlias = int | float
+
+_Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 #: The largest number of inputs and dimensions in a description; the manifest has all of them.
 _MAX_PARTS = 8
@@ -38,30 +40,15 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
     low: Number | None
     high: Number | None
     finite: bool
-    rows: int | None
-    filled: tuple[float, float] | None
+    rows: Annotated[int, msgspec.Meta(ge=1)] | None
+    filled: tuple[_Share, _Share] | None
 
-    @classmethod
-    def measure(cls, arrays: Sequence[NumpyArray], rows: int | None = None) -> Self:
-        """Measure the range of an input over all samples.
-
-        Args:
-            arrays: The input's array in each sample.
-            rows: The number of rows of the table that the input is an index of, if known.
-        """
-        arrays = [array for array in arrays if array.size]
-        extremes = [_find_extremes(array) for array in arrays]
-        low = min((low for low, _, _ in extremes if low is not None), default=None)
-        high = max((high for _, high, _ in extremes if high is not None), default=None)
-        finite = all(finite for _, _, finite in extremes)
-        filled = None
-        # A row of one element is a flag, whose values say the same as its share of ones.
-        has_rows = any(array.ndim and array.shape[-1] > 1 for array in arrays)
-        is_binary = has_rows and finite and low in (0, 1) and high in (0, 1)
-        if is_binary and all(((array == 0) | (array == 1)).all() for array in arrays):
-            shares = [_measure_shares(array) for array in arrays]
-            filled = min(low for low, _ in shares), max(high for _, high in shares)
-        return cls(low=low, high=high, finite=finite, rows=rows, filled=filled)
+    def __post_init__(self) -> None:
+        low, high = self.low, self.high
+        if low != high and (low is None or high is None or low > high):
+            raise ValueError(f"expected low <= high, found {low} and {high}")
+        if self.filled and self.filled[0] > self.filled[1]:
+            raise ValueError(f"expected ascending shares, found {[*self.filled]}")
 
     def describe(self, name: str) -> str:
         """Describe the range in a few words; "" if no value was measured."""
@@ -80,7 +67,10 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
         """Return in which way an array lies beyond this range; "" if it lies within."""
         if not math.prod(array.shape) or self.low is None or self.high is None:
             return ""
-        low, high, finite = _find_extremes(array)
+        # Imported here: reading a manifest needs no NumPy.
+        from enginebay.tensors import find_extremes, measure_shares
+
+        low, high, finite = find_extremes(array)
         fault = ""
         slack = _SLACK * (self.high - self.low) if isinstance(low, float) else 0
         if self.finite and not finite:
@@ -94,7 +84,7 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
                 else f"the value {_text(low)}"
             )
         elif self.filled is not None:
-            shares = _measure_shares(array)
+            shares = measure_shares(array)
             if shares[0] < self.filled[0]:
                 fault = f"a row with {shares[0]:.0%} ones"
             elif shares[1] > self.filled[1]:
@@ -102,29 +92,36 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
         return f"'{name}' has {fault}, verified: {self.describe(name)}" if fault else ""
 
 
-class SizeRange(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedSizes(msgspec.Struct, frozen=True, kw_only=True):
     """The sizes of a dynamic dimension in the compared samples.
 
     Attributes:
-        low: The smallest size.
-        high: The largest size.
-        count: The number of different sizes, both included.
+        sizes: The sizes, ascending.
         limited: True if the model was deployed with a largest size.
         axes: Name and axis of each input that has this size.
     """
 
-    low: int
-    high: int
-    count: int
+    sizes: Annotated[tuple[_Size, ...], msgspec.Meta(min_length=1)]
     limited: bool
-    axes: tuple[tuple[str, int], ...]
+    axes: tuple[tuple[str, _Size], ...]
+
+    def __post_init__(self) -> None:
+        if [*self.sizes] != sorted({*self.sizes}):
+            found = ", ".join(map(str, self.sizes))
+            raise ValueError(f"expected ascending sizes, found {found}")
 
     def describe(self, name: str) -> str:
-        """Describe the range in a few words: ``batch 1..40 at 9 sizes``."""
-        if self.low == self.high:
-            return f"{name} {_text(self.low)}"
-        text = f"{name} {_text(self.low)}..{_text(self.high)}"
-        return text if self.count > self.high - self.low else f"{text} at {self.count} sizes"
+        """Describe the sizes in a few words: ``batch 1..4, 7, 16``."""
+        spans: list[tuple[int, int]] = []
+        for size in self.sizes:
+            if spans and size == spans[-1][1] + 1:
+                spans[-1] = spans[-1][0], size
+            else:
+                spans.append((size, size))
+        texts = [
+            _text(low) if low == high else f"{_text(low)}..{_text(high)}" for low, high in spans
+        ]
+        return f"{name} {', '.join(texts)}"
 
 
 class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,16 +129,16 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         inputs: Input name → range of its values.
-        sizes: Name of a dynamic dimension → range of its sizes.
+        sizes: Name of a dynamic dimension → its sizes.
     """
 
     inputs: dict[str, InputRange]
-    sizes: dict[str, SizeRange]
+    sizes: dict[str, ComparedSizes]
 
     @property
     def open_sizes(self) -> dict[str, int]:
         """Name of a dynamic dimension without a limit → largest compared size."""
-        return {name: size.high for name, size in self.sizes.items() if not size.limited}
+        return {name: size.sizes[-1] for name, size in self.sizes.items() if not size.limited}
 
     def keep(self, names: Iterable[str]) -> VerifiedRange:
         """Return a copy that is limited to the inputs in ``names``."""
@@ -174,7 +171,7 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
             texts += [
                 f"'{name}' is {_text(number)}, verified: {size.describe(name)}"
                 for number in found
-                if not size.low <= number <= size.high
+                if not size.sizes[0] <= number <= size.sizes[-1]
             ]
         for name, known in self.inputs.items():
             if name in inputs and (text := known.find_beyond(name, inputs[name])):
@@ -182,7 +179,7 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(texts)
 
     def find_faults(self, ranks: Mapping[str, int | None]) -> Iterator[tuple[str, str]]:
-        """Yield the key and the fault of each value that no measurement can have written.
+        """Yield the key and the fault of each name and axis that the artifact's inputs lack.
 
         Args:
             ranks: Input name → number of dimensions of the artifact's inputs; None if unknown.
@@ -190,27 +187,10 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
         for name in ranks:
             if name not in self.inputs:
                 yield "inputs", f"the range of input '{name}' is missing"
-        for name, found in self.inputs.items():
+        for name in self.inputs:
             if name not in ranks:
                 yield f"inputs.{name}", f"the model takes {', '.join(ranks) or 'no input'}"
-            low, high = found.low, found.high
-            if low != high and (low is None or high is None or low > high):
-                yield f"inputs.{name}", f"expected low <= high, found {low} and {high}"
-            if found.rows is not None and found.rows < 1:
-                yield f"inputs.{name}.rows", f"expected 1 or more, found {found.rows}"
-            if found.filled and not 0 <= found.filled[0] <= found.filled[1] <= 1:
-                yield (
-                    f"inputs.{name}.filled",
-                    f"expected 0 <= low <= high <= 1, found {[*found.filled]}",
-                )
         for name, size in self.sizes.items():
-            if not 0 <= size.low <= size.high:
-                yield (
-                    f"sizes.{name}",
-                    f"expected 0 <= low <= high, found {size.low} and {size.high}",
-                )
-            elif not 1 <= size.count <= size.high - size.low + 1:
-                yield f"sizes.{name}.count", f"there are not {size.count} such sizes"
             for at, axis in size.axes:
                 if not has_axis(ranks, at, axis):
                     yield f"sizes.{name}.axes", f"the model has no axis {axis} of an input '{at}'"
@@ -224,41 +204,3 @@ def has_axis(ranks: Mapping[str, int | None], name: str, axis: int) -> bool:
 
 def _text(number: Number) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:.3g}"
-
-
-def _find_extremes(array: Any) -> tuple[Number | None, Number | None, bool]:
-    """Return the smallest and the largest finite value, and whether all values are finite.
-
-    The values are None if no value is finite, or if the values have no order.
-    """
-    # Imported here: reading a manifest needs no NumPy.
-    from enginebay.tensors import is_float, is_torch, to_numpy
-
-    if is_torch(array):
-        try:
-            low, high = (value.item() for value in array.aminmax())
-        except RuntimeError:  # a dtype without this operator on its device
-            return _find_extremes(to_numpy(array))
-    elif array.dtype.kind in "biuf":
-        low, high = array.min().item(), array.max().item()
-    elif is_float(array) and array.dtype.kind != "c":  # of ml_dtypes, such as bfloat16
-        return _find_extremes(array.astype("float32"))
-    else:
-        return None, None, True
-    if not isinstance(low, float):
-        return int(low), int(high), True  # bool is not a number in JSON
-    if math.isfinite(low) and math.isfinite(high):
-        return low, high, True
-    values = to_numpy(array)
-    values = values[abs(values) < math.inf]  # False for NaN
-    return (values.min().item(), values.max().item(), False) if values.size else (None, None, False)
-
-
-def _measure_shares(array: Any) -> tuple[float, float]:
-    """Return the smallest and the largest share of elements other than 0 in a row."""
-    from enginebay.tensors import is_torch
-
-    mask = array != 0
-    rows = mask.reshape(-1, mask.shape[-1] if mask.ndim else 1)
-    shares = (rows.double() if is_torch(rows) else rows).mean(-1)
-    return shares.min().item(), shares.max().item()
