@@ -125,7 +125,8 @@ class Field(msgspec.Struct, frozen=True):
         """Return the field's type as text, as in an annotation."""
         # Before Python 3.14, a union with a Literal is written otherwise than one of types alone.
         parts = get_args(self.type) if get_origin(self.type) is Union else (self.type,)
-        text = " | ".join("None" if part is type(None) else formatannotation(part) for part in parts)
+        names = ("None" if part is type(None) else formatannotation(part) for part in parts)
+        text = " | ".join(names)
         return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
 
 
