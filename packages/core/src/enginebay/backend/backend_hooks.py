@@ -61,10 +61,12 @@ class BackendHooks:
         Params: The class that declares the backend's parameters.
         distribution: The distribution that provides the plugin.
         distribution_version: The version of this distribution.
+        status: The plugin's metadata.
     """
 
     def __init__(self, plugin: LoadedPlugin) -> None:
         self._plugin = plugin
+        self.status = plugin.status
         self.info: BackendInfo = plugin.info
         self.name = plugin.info.name
         self.Params: type[BackendParams] = plugin.info.params

@@ -1,7 +1,8 @@
-"""One check-env stage of a backend; the last stage converts a tiny model and runs the engine."""
+"""One check-env stage of a backend, and a trial of two artifacts; both run a tiny model."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,17 +16,24 @@ from enginebay.environment import (
     passed,
     require,
 )
-from enginebay.errors import EnginebayError, PluginError
+from enginebay.errors import EnginebayError, InferenceError, PluginError
 
 if TYPE_CHECKING:
+    from enginebay.artifact import ConvertedEngine
+    from enginebay.hooks import WrapperRequest
+    from enginebay.inference import Wrapper
     from enginebay.ir import IRModel
     from enginebay.operations.backend import Backend
     from enginebay.params import BackendParams
+    from enginebay.tensors import NumpyArray
 
 #: relu(2 x) on float32[1, 3, 4, 4]. A file, since an engine that converts ONNX may be checked
 #: without torch and onnx. The tests build the same file.
 _TINY_ONNX = Path(__file__).with_name("tiny.onnx")
+_FACTOR, _OTHER_FACTOR = 2, -3
 _TINY_SHAPE = (1, 3, 4, 4)
+#: Seconds for the trial of two artifacts.
+_TRIAL_SECONDS = 60.0
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
@@ -75,23 +83,11 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     import numpy as np
 
     from enginebay.backend import device_kind
-    from enginebay.hooks import ConvertRequest, WrapperRequest
 
     what = "build, run, compare"
-    # Values of both signs, for relu.
-    x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
+    x = _tiny_input()
     try:
-        ir = _copy_tiny_ir(backend, folder)
-        files = backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder))
-        request = WrapperRequest(
-            directory=folder,
-            files=files,
-            params=params,
-            inputs=ir.inputs,
-            outputs=ir.outputs,
-            strict=True,  # a fallback from the requested device must fail the check
-        )
-        with backend.load(request) as wrapper:
+        with backend.load(_convert_tiny_model(backend, params, folder)) as wrapper:
             receipt = wrapper.receipt
             y = wrapper({"x": x})["y"]
     except EnginebayError as err:
@@ -113,15 +109,96 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
 
 
-def _copy_tiny_ir(backend: Backend, folder: Path) -> IRModel:
+def check_two_artifacts(engine: ConvertedEngine, version: str) -> None:
+    """Check that an engine takes no two artifacts for one, once for its version and device.
+
+    An engine that cannot run the tiny model is judged by the users' models alone.
+
+    Raises:
+        InferenceError: An artifact gives the results of another one in the same process.
+    """
+    from enginebay.isolation import call
+    from enginebay.plugins import is_trusted, trust
+
+    backend, device = engine.backend, engine.params.device
+    status, trial = backend.status, ("two artifacts", version, device)
+    if is_trusted(status, *trial):
+        return
+    common, function = "", f"{__name__}:find_confusion"
+    with suppress(EnginebayError):
+        common = call(function, backend.name, device, timeout=_TRIAL_SECONDS, result_type=str)
+    if common:
+        raise InferenceError(
+            f"{version} gives the results of another artifact, which was loaded in the same "
+            f"process from the same {common}",
+            hint=status.fault_hint(f"build_wrapper() of {status.module}"),
+        )
+    trust(status, *trial)
+
+
+def find_confusion(name: str, device: str) -> str:
+    """In a child process: return what two artifacts share that the engine takes for one, or ""."""
+    import numpy as np
+
+    from enginebay.operations.backend import get_backend
+
+    backend, x = get_backend(name), _tiny_input()
+    params = backend.Params(device=device)
+
+    def gives(wrapper: Wrapper, factor: int) -> bool:
+        return np.allclose(wrapper({"x": x})["y"], np.maximum(factor * x, 0), atol=1 / 16)
+
+    with TemporaryDirectory(prefix="enginebay-check-") as folder:
+        one, two = Path(folder, "one", "artifact"), Path(folder, "two", "artifact")
+        request = _convert_tiny_model(backend, params, one)
+        other_request = _convert_tiny_model(backend, params, two, _OTHER_FACTOR)
+        with backend.load(request) as wrapper:
+            with backend.load(other_request) as other:
+                if gives(other, _FACTOR) or gives(wrapper, _OTHER_FACTOR):
+                    return "file and folder name"
+            one.rename(Path(folder, "replaced"))
+            two.rename(one)
+            with backend.load(request) as other:
+                return "path" if gives(other, _FACTOR) else ""
+
+
+def _tiny_input() -> NumpyArray:
+    import numpy as np
+
+    # Values of both signs, for relu.
+    x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32)
+    return x.reshape(_TINY_SHAPE)
+
+
+def _convert_tiny_model(
+    backend: Backend, params: BackendParams, folder: Path, factor: int = _FACTOR
+) -> WrapperRequest:
+    from enginebay.hooks import ConvertRequest, WrapperRequest
+
+    folder.mkdir(parents=True, exist_ok=True)
+    ir = _copy_tiny_ir(backend, folder, factor)
+    return WrapperRequest(
+        directory=folder,
+        files=backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder)),
+        params=params,
+        inputs=ir.inputs,
+        outputs=ir.outputs,
+        strict=True,  # a fallback from the requested device must fail the check
+    )
+
+
+def _copy_tiny_ir(backend: Backend, folder: Path, factor: int) -> IRModel:
+    import numpy as np
+
     from enginebay.ir import IRModel
     from enginebay.tensors import TensorSpec
 
     if "onnx" not in backend.info.irs:
-        return _export_tiny_model(backend, folder)
+        return _export_tiny_model(backend, folder, factor)
     path = folder / "tiny-ir" / _TINY_ONNX.name
     path.parent.mkdir()
-    path.write_bytes(_TINY_ONNX.read_bytes())
+    old, new = np.float32(_FACTOR).tobytes(), np.float32(factor).tobytes()
+    path.write_bytes(_TINY_ONNX.read_bytes().replace(old, new))
     return IRModel(
         kind="onnx",
         path=path,
@@ -133,7 +210,7 @@ def _copy_tiny_ir(backend: Backend, folder: Path) -> IRModel:
     )
 
 
-def _export_tiny_model(backend: Backend, folder: Path) -> IRModel:
+def _export_tiny_model(backend: Backend, folder: Path, factor: int) -> IRModel:
     """Export the tiny model, with only the operators that the backend lists."""
     require("torch")
     import torch
@@ -146,7 +223,7 @@ def _export_tiny_model(backend: Backend, folder: Path) -> IRModel:
 
     class Tiny(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(2 * x)
+            return torch.relu(factor * x)
 
     kind = backend.info.irs[0]
     # Without listed operators no rewriter is needed, and a broken one does not fail the check.

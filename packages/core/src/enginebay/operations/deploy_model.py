@@ -12,6 +12,7 @@ from enginebay.artifact import ComparatorRecord, staging
 from enginebay.errors import ConversionError, NotVerifiedError
 from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
+from enginebay.operations.checking import check_two_artifacts
 from enginebay.operations.deployment import Deployment
 from enginebay.operations.preparation import prepare_model
 from enginebay.operations.recorded_command import python_call
@@ -138,6 +139,8 @@ def deploy(
                 strict=settings.verify.strict,
             )
             set_detail(verdict.verification.verdict)
+            if verdict.receipt and verdict.verification.passed:
+                check_two_artifacts(built.engine, verdict.receipt.engine)
         suspicions = () if verdict.verification.passed else built.engine.suspicions
         _check_verdict(verdict, settings.verify, stage.target, suspicions)
         with steps("publish") as set_detail:

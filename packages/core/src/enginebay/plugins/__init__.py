@@ -44,7 +44,11 @@ if TYPE_CHECKING:
         load_plugins as load_plugins,
         wrong_result as wrong_result,
     )
-    from enginebay.plugins.trial import forget_failures as forget_failures
+    from enginebay.plugins.trial import (
+        forget_failures as forget_failures,
+        is_trusted as is_trusted,
+        trust as trust,
+    )
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -55,7 +59,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "LoadedPlugin PluginTeam PluginWarning contributed errors_named forget_plugins "
             "load_backend load_command load_plugins wrong_result"
         ),
-        "plugins.trial": "forget_failures",
+        "plugins.trial": "forget_failures is_trusted trust",
     },
 )
 __all__ += [

@@ -2,7 +2,7 @@
 
 The results are in one file in the user's cache folder, so that only a new plugin needs a child
 process. If the folder cannot be written, every process repeats the trials of the plugins that it
-imports.
+imports. Other trials of a plugin's engine are recorded there too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from enginebay.plugins.plugin_checks import import_checked
 TIME_LIMIT = 60.0
 #: The maximum number of results; the oldest are dropped. Without a limit, test runs with
 #: temporary plugins would let the file grow forever.
-MAX_RESULTS = 100
+MAX_RESULTS = 200
 
 _FUNCTION = "enginebay.plugins.trial:load"
 _SURVIVED = ""
@@ -54,9 +54,14 @@ def check_survival(group: str, status: BackendStatus) -> None:
         raise PluginError(failure, hint=hint)
 
 
-def trust(status: BackendStatus) -> None:
-    """Record that a plugin passed its import trial, so that no trial runs in a child process."""
-    _store_result(status, _SURVIVED)
+def trust(status: BackendStatus, *trial: str) -> None:
+    """Record that a plugin passed its import trial, or another one, so that it is not repeated."""
+    _store_result(status, _SURVIVED, *trial)
+
+
+def is_trusted(status: BackendStatus, *trial: str) -> bool:
+    """Return True if :func:`trust` was called with these arguments for the plugin's version."""
+    return _read_results().get(_key(status, *trial)) == _SURVIVED
 
 
 def forget_failures() -> None:
@@ -92,11 +97,11 @@ def _try_import(group: str, status: BackendStatus) -> str:
     return result
 
 
-def _store_result(status: BackendStatus, result: str) -> None:
+def _store_result(status: BackendStatus, result: str, *trial: str) -> None:
     """Store the trial result of a plugin's installed version."""
     results = _read_results()
-    results.pop(_key(status), None)  # so that the new result is the last
-    _write_results({**results, _key(status): result})
+    results.pop(key := _key(status, *trial), None)  # so that the new result is the last
+    _write_results({**results, key: result})
 
 
 def _file() -> Path:
@@ -118,8 +123,8 @@ def _write_results(results: _Results) -> None:
         write_whole(_file(), data)
 
 
-def _key(status: BackendStatus) -> str:
+def _key(status: BackendStatus, *trial: str) -> str:
     # With the file's time, since an editable install changes its file without a new version.
     file = module_file(status.module)
     changed = Path(file).stat().st_mtime_ns if file else 0
-    return "\n".join((*status[:4], file, str(changed)))
+    return "\n".join((*status[:4], file, str(changed), *trial))
