@@ -540,7 +540,7 @@ def test_run_refuses_wrong_inputs(
             ["x=2x5"],
             (
                 r"input 'x' has size 5 in dimension 1 of \(2, 5\), expected 4: x float32\[2, 4\]\n"
-                "hint: deploy with --dynamic x:1 to make this dimension dynamic"
+                "hint: give it 4: the file fixes this size"
             ),
         ),
         (

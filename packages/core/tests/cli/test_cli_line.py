@@ -290,7 +290,7 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
         cli("verify", "net-build-loopback"),
         cli("verify", "net-build-loopback", "--model", "net.py:build"),
     )
-    recorded, anew = ("11 samples", "16 samples") if sizes else ("6 samples", "11 samples")
+    recorded, anew = ("13 samples", "18 samples") if sizes else ("6 samples", "11 samples")
     against = "the PyTorch model, unpatched"
     assert records.out.startswith(
         f"verified against the recorded outputs of {against} on {recorded}\n"

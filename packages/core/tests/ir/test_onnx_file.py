@@ -111,6 +111,14 @@ def test_inputs_outputs_and_opset_are_read(tmp_path) -> None:
     assert ir.files == (ir.path,)
 
 
+def test_a_negative_size_is_an_open_one(tmp_path) -> None:
+    model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    del model.graph.input[:]
+    model.graph.input.extend([value("x", [-1, 3]), value("z", [-1, 0])])
+    ir = read_onnx(saved(model, tmp_path))
+    assert [spec.dims for spec in ir.inputs] == [("x_0", 3), ("z_0", 0)]
+
+
 def test_external_data_in_the_folder_or_below_is_listed_once(tmp_path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "w.bin").write_bytes(np.arange(4, dtype=np.float32).tobytes())

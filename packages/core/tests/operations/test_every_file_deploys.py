@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -133,3 +134,23 @@ def test_artifact_with_given_names_verifies_against_its_model(
     )
     for reference in (model, (model, args)):
         assert eb.verify(deployed.artifact, reference=reference).verdict == "verified"
+
+
+def test_a_file_says_what_it_takes_if_no_example_is_given(loopback: str, tmp_path: Path) -> None:
+    file = eb.export(One(), ONES, path=tmp_path / "m.onnx", dynamic="batch")
+    bare = onnx.load(file.path)
+    del bare.metadata_props[:]
+    onnx.save(bare, file.path)
+    with pytest.raises(InputError) as caught:
+        eb.deploy(str(file.path), backend=loopback, work_dir=tmp_path / "artifact")
+    assert str(caught.value).partition("\n")[0].endswith("it takes image float32[batch, 3]")
+    assert str(caught.value.hint) == "--input image=1x3"
+
+
+def test_a_hint_for_a_file_names_no_flag_that_files_refuse(loopback: str, tmp_path: Path) -> None:
+    file = eb.export(One(), ONES, path=tmp_path / "m.onnx")
+    with pytest.raises(InputError) as caught:
+        eb.deploy(
+            str(file.path), torch.ones(7, 3), backend=loopback, work_dir=tmp_path / "artifact"
+        )
+    assert str(caught.value.hint) == "give it 2: the file fixes this size"

@@ -7,7 +7,14 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import InputError
-from enginebay.tensors.input_arrays import parse_input, random_inputs, resize
+from enginebay.tensors.input_arrays import (
+    generate_input,
+    inputs_for,
+    parse_input,
+    random_inputs,
+    resize,
+    suggest_input,
+)
 from enginebay.tensors.spec import TensorSpec
 
 
@@ -25,6 +32,39 @@ from enginebay.tensors.spec import TensorSpec
 )
 def test_shape_and_dtype_are_parsed(text: str, spec: TensorSpec) -> None:
     assert parse_input(text) == {spec.name: spec}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("n=16000", 16000), ("n=-3", -3), ("n=0.5", 0.5), ("n=1e3", 1000.0), ("n=-.25", -0.25)],
+)
+def test_a_number_is_the_value_of_an_input_without_dimensions(text: str, value: float) -> None:
+    spec = TensorSpec("n", "float32" if isinstance(value, float) else "int64", ())
+    (array,) = inputs_for([spec], parse_input(text)).values()
+    assert (array.shape, array.dtype, array.item()) == ((), np.dtype(spec.dtype), value)
+
+
+def test_a_single_size_stays_a_shape_if_the_input_has_dimensions() -> None:
+    for dims in (("n",), None):
+        typed = parse_input("n=4")["n"]
+        assert generate_input(TensorSpec("n", "float32", dims), typed).shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("dims", "text"),
+    [
+        ((2, 3), "x=2x3"),
+        (("n", 3, "h", "w"), "x=1x3x224x224"),
+        (("batch", "length"), "x=1x16"),
+        ((), "x=1"),
+        (None, "x=1x3x224x224"),
+    ],
+)
+def test_the_suggested_text_of_an_input_can_be_typed(dims, text: str) -> None:
+    spec = TensorSpec("x", "float32", dims)
+    assert suggest_input(spec) == text
+    (array,) = inputs_for([spec], parse_input(text)).values()
+    assert len(array.shape) == text.count("x", 1) + (dims != ())
 
 
 @given(dims=st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
@@ -130,7 +170,7 @@ def test_random_input_of_an_open_shape_is_refused(dims) -> None:
         str(caught.value)
         == f"cannot generate an input for x float32[{shown}]: its shape is dynamic"
     )
-    assert caught.value.hint == "--input x=1x3x224x224"
+    assert caught.value.hint == f"--input x=1x3{'x224x224' if dims is None else ''}"
 
 
 def test_random_input_of_strings_is_refused() -> None:

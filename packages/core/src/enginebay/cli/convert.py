@@ -16,7 +16,8 @@ from enginebay.cli.arguments import (
 )
 from enginebay.cli.output import print_fields, print_json, print_next, stdout_on_stderr
 from enginebay.cli.summaries import artifact_document
-from enginebay.display import human_shape, short_path
+from enginebay.display import short_path
+from enginebay.tensors import suggest_input
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -90,14 +91,10 @@ def _next_commands(artifact: Artifact) -> list[str]:
     folder = shlex.quote(short_path(artifact.path))
     # Converting records no inputs, and values can be generated for fixed sizes only.
     inputs = [
-        f"--input {shlex.quote(f'{spec.name}={human_shape(_example_shape(spec.dims))}')}"
+        f"--input {shlex.quote(suggest_input(spec))}"
         for spec in artifact.inputs
         if not spec.is_static and spec.dims
     ]
     run = " ".join(["enginebay run", folder, *inputs])
     machines = artifact.manifest.built_for
     return [f"on {machines}: {run}" if machines else run, f"enginebay inspect {folder}"]
-
-
-def _example_shape(dims: tuple[int | str, ...]) -> tuple[int, ...]:
-    return tuple(dim if isinstance(dim, int) else 1 for dim in dims)

@@ -22,16 +22,24 @@ class InputCheck:
     Attributes:
         exact: The name, dtype and shape of each input of the model. If the input has a dynamic
             dimension, None stands instead of the shape, and equals the shape of no array.
+        is_file: True if the specs are those of a file, whose sizes no option can open.
         limits: The smallest and the largest size of dynamic dimensions, as far as they are known.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec], limits: SizeLimits | None = None) -> None:
+    def __init__(
+        self,
+        specs: Sequence[TensorSpec],
+        limits: SizeLimits | None = None,
+        *,
+        is_file: bool = False,
+    ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in specs}
         self.exact: tuple[tuple[str, np.dtype[Any], tuple[int | str, ...] | None], ...] = tuple(
             (spec.name, self._dtypes[spec.name], spec.dims if spec.is_static else None)
             for spec in specs
         )
+        self.is_file = is_file
         self.limits: SizeLimits = limits or {}
 
     def bind_inputs(self, /, *inputs: object, **by_name: object) -> dict[str, Any]:
@@ -108,7 +116,8 @@ class InputCheck:
         if len(shape) != len(spec.dims):
             raise InputError(
                 f"input '{spec.name}' has {len(shape)} dimensions {shape}, "
-                f"expected {len(spec.dims)}: {spec.describe()}"
+                f"expected {len(spec.dims)}: {spec.describe()}",
+                hint=None if spec.dims else f"--input {spec.name}=1 for a single number",
             )
         for axis, (size, dim) in enumerate(zip(shape, spec.dims, strict=True)):
             if isinstance(dim, int):
@@ -116,7 +125,7 @@ class InputCheck:
                     raise InputError(
                         f"input '{spec.name}' has size {size} in dimension {axis} "
                         f"of {shape}, expected {dim}: {spec.describe()}",
-                        hint=_size_hint(spec, axis, dim, shape),
+                        hint=self._size_hint(spec, axis, shape),
                     )
             # Dynamic dimensions with the same name must have the same size.
             elif sizes.setdefault(dim, (size, spec.name))[0] != size:
@@ -129,6 +138,24 @@ class InputCheck:
                 low, high = limits[axis]
                 if size < low or (high is not None and size > high):
                     raise _limit_error(spec, axis, shape, low, high)
+
+    def _size_hint(self, spec: TensorSpec, axis: int, shape: tuple[int, ...]) -> str:
+        assert spec.dims is not None
+        size = spec.dims[axis]
+        opened = (
+            f"give it {size}: the file fixes this size"
+            if self.is_file
+            else f"deploy with --dynamic {spec.name}:{axis} to make this dimension dynamic"
+        )
+        if axis != 1 or len(shape) != 4 or "float" not in spec.dtype:
+            return opened
+        # The weights of a model of images fix the number of channels: no flag opens it.
+        form = (
+            "pass them as N×C×H×W, not N×H×W×C"
+            if shape[3] == size
+            else f"give them {size} channels"
+        )
+        return f"if '{spec.name}' holds images, {form}; if not, {opened}"
 
 
 def _limit_error(
@@ -145,12 +172,3 @@ def _limit_error(
         hint=f"deploy with a larger range: --dynamic {spec.name}:{axis}={spec.dims[axis]}:{wider} "
         "(for an ONNX file --min-shapes and --max-shapes)",
     )
-
-
-def _size_hint(spec: TensorSpec, axis: int, dim: int, shape: tuple[int, ...]) -> str:
-    opened = f"deploy with --dynamic {spec.name}:{axis} to make this dimension dynamic"
-    if axis != 1 or len(shape) != 4 or "float" not in spec.dtype:
-        return opened
-    # The weights of a model of images fix the number of channels: no flag opens it.
-    form = "pass them as N×C×H×W, not N×H×W×C" if shape[3] == dim else f"give them {dim} channels"
-    return f"if '{spec.name}' holds images, {form}; if not, {opened}"

@@ -97,7 +97,8 @@ def _read_spec(value: onnx.ValueInfoProto) -> TensorSpec:
 
 
 def _read_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    if dim.HasField("dim_value"):
+    # Some exporters write -1 for an open size, and engines read it so; 0 is a size to them.
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     # Unique for a dimension without a name: equal names mean equal sizes.
     return dim.dim_param or f"{name}_{axis}"

@@ -289,7 +289,7 @@ def _bind_onnx(
     file = source.ir
     assert file is not None
     examples = _name_arguments(args, file.inputs)
-    input_check = InputCheck(file.inputs)
+    input_check = InputCheck(file.inputs, is_file=True)
     input_check.check_names(examples)
     input_check.check(examples)
     usual = {name: array.shape for name, array in examples.items()}

@@ -10,7 +10,7 @@ from enginebay.models.dynamic import from_profiles, name_axis, normalise
 from enginebay.models.dynamic_option import parse_dynamic
 from enginebay.params import format_dims, name_shapes, resolve_profiles
 from enginebay.sources import required_parameters
-from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize
+from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize, suggest_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,11 +154,13 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     if not shapes:
         if isinstance(source.model, FunctionModel):
             raise _missing_arguments_error(source)
-        raise InputError(
-            f"'{source.description}' has no example inputs",
-            hint="pass --input NAME=1x3x224x224, or let the model's callable return "
-            "(model, inputs)",
-        )
+        message = f"'{source.description}' has no example inputs"
+        if known:
+            described = ", ".join(spec.describe() for spec in known)
+            typed = " ".join(f"--input {suggest_input(spec)}" for spec in known)
+            raise InputError(f"{message}; it takes {described}", hint=typed)
+        hint = "pass --input NAME=1x3x224x224, or let the model's callable return (model, inputs)"
+        raise InputError(message, hint=hint)
     dtypes = {spec.name: spec.dtype for spec in known}
     return {
         name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _A = TypeVar("_A", "np.ndarray[Any, np.dtype[Any]]", "torch.Tensor")
 
+#: A number that is no shape.
+_NUMBER = re.compile(r"-\d+|-?\d*\.\d+(e-?\d+)?|-?\d+e-?\d+")
+
 _GRAMMAR = "x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz"
 
 _DTYPES = (
@@ -35,7 +39,8 @@ def parse_input(text: str) -> Mapping[str, TensorSpec | NumpyArray]:
     Args:
         text: ``name=shape``, ``name=shape:dtype``, ``name=file.npy`` or ``file.npz``. The name may
             be left out if the model has only one input; the key is then ``""``. A dtype without
-            dimensions (``n=:int64``) is a scalar.
+            dimensions (``n=:int64``) is a scalar, a number (``n=0.5``) the value of a scalar; so is
+            an integer (``n=16000``) if the model's input has no dimensions.
 
     Returns:
         Input name → a spec to generate values for, or the array in the file. An ``.npz`` file may
@@ -55,6 +60,11 @@ def parse_input(text: str) -> Mapping[str, TensorSpec | NumpyArray]:
         return _rename_only_array(name, arrays) if name else arrays
     if value.endswith(".npy"):
         return {name: _read_npy(Path(value))}
+    if _NUMBER.fullmatch(value):
+        import numpy as np
+
+        is_whole = value.lstrip("-").isdecimal()
+        return {name: np.asarray(int(value)) if is_whole else np.asarray(float(value), "float32")}
     return {name: _parse_shape(name, value, text)}
 
 
@@ -108,14 +118,36 @@ def generate_input(spec: TensorSpec, requested: TensorSpec, *, below: int = 2) -
     Raises:
         InputError: The user typed a dtype that differs from the model's.
     """
+    import numpy as np
+
     # parse_input() returns float32 if no dtype was typed.
     if requested.dtype not in (spec.dtype, "float32"):
         raise InputError(
             f"input '{spec.name}': expected dtype {spec.dtype}, found {requested.dtype}",
             hint=f"leave ':{requested.dtype}' out",
         )
+    if spec.dims == () and requested.dims and len(requested.dims) == 1:
+        return np.asarray(requested.dims[0], numpy_dtype(spec.dtype))
     resized = TensorSpec(spec.name, spec.dtype, requested.dims)
     return random_inputs([resized], below={spec.name: below})[spec.name]
+
+
+def suggest_input(spec: TensorSpec) -> str:
+    """Return the text of an option ``--input`` that fits a spec, with small sizes for open ones.
+
+    Example:
+        >>> suggest_input(TensorSpec("image", "float32", ("n", 3, "h", "w")))
+        'image=1x3x224x224'
+    """
+    if spec.dims == ():
+        return f"{spec.name}=1"
+    if spec.dtype in ("string", "unknown"):
+        return f"{spec.name}=file.npy"
+    dims = ("n", 3, "h", "w") if spec.dims is None else spec.dims
+    # The open axes of an image's plane, of a sequence, and a batch.
+    usual = (1, 8, 224, 224) if len(dims) == 4 else (1, *[16] * len(dims))
+    sizes = (dim if isinstance(dim, int) else usual[axis] for axis, dim in enumerate(dims))
+    return f"{spec.name}={'x'.join(map(str, sizes))}"
 
 
 def _resolve_name(name: str, specs: Sequence[TensorSpec]) -> str:
@@ -199,7 +231,7 @@ def _resize_axis(array: _A, axis: int, size: int) -> _A:
 def _random_array(spec: TensorSpec, generator: np.random.Generator, below: int) -> NumpyArray:
     if not spec.is_static:
         message = f"cannot generate an input for {spec.describe()}: its shape is dynamic"
-        raise InputError(message, hint=f"--input {spec.name}=1x3x224x224")
+        raise InputError(message, hint=f"--input {suggest_input(spec)}")
     dtype = numpy_dtype(spec.dtype)
     shape = [int(dim) for dim in spec.dims or ()]
     if dtype.kind == "O":
