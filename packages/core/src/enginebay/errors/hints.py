@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 # Shell commands are the same for both readers, so that they are left as they are.
-_COMMAND = re.compile(r"\b(?:enginebay|pip|wsl|docker|pytest) [^,;]*")
+_COMMAND = re.compile(r"\b(?:enginebay|pip|python -m|paddle2onnx|wsl|docker|pytest) [^,;]*")
 
 _FLAG = re.compile(r"""--(?P<name>[a-z][a-z0-9-]*)(?:[ ](?P<value>"[^"]*"|[^\s;()"]+))?""")
 

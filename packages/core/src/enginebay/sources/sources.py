@@ -24,6 +24,7 @@ from enginebay.sources.call_parameters import (
     forward_parameters,
     required_parameters,
 )
+from enginebay.sources.foreign_files import describe_foreign
 from enginebay.task_records import record_task
 
 if TYPE_CHECKING:
@@ -313,4 +314,7 @@ def unreadable(source: str) -> ModelSourceError:
         names = ", ".join(public_names(path)[:6])
         hint = f"write {source}:NAME" + (f"; available: {names}" if names else "")
         return ModelSourceError(message, hint=hint)
+    if foreign := describe_foreign(path):
+        what, hint = foreign
+        return ModelSourceError(f"'{source}' is {what}", hint=hint)
     return ModelSourceError(f"'{source}' is not a valid model name", hint=f"expected {_FORMS}")
