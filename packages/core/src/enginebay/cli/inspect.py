@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import print_blocks, print_fields, print_json, print_table
+from enginebay.cli.output import print_blocks, print_fields, print_json, print_next, print_table
 from enginebay.cli.summaries import artifact_document, ir_document, print_ir, receipt_fields
 from enginebay.display import human_size, join_names, short_path
+from enginebay.tensors import suggest_input
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -35,16 +37,22 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Describe an IR file, or check an artifact's files and describe the artifact; return 0."""
+    import msgspec
+
     from enginebay.artifact import open_artifact
-    from enginebay.ir import is_ir_file, read_ir
+    from enginebay.ir import is_ir_file, read_ir, summarise_onnx
 
     # A folder may have the name of a file.
     if is_ir_file(args.path) and not args.path.is_dir():
         model = read_ir(args.path)
+        contents = summarise_onnx(model.path) if model.kind == "onnx" else None
         if args.json:
-            print_json(ir_document(model))
-        else:
-            print_ir(model)
+            known = {"contents": msgspec.structs.asdict(contents)} if contents else {}
+            print_json(ir_document(model) | known)
+            return 0
+        print_ir(model, contents.fields() if contents else ())
+        inputs = (f"--input {shlex.quote(suggest_input(spec))}" for spec in model.inputs)
+        print_next([" ".join(("enginebay deploy", shlex.quote(str(args.path)), *inputs))])
         return 0
     artifact = open_artifact(args.path)
     if args.json:

@@ -10,7 +10,7 @@ from enginebay.cli.output import print_fields
 from enginebay.display import human_size, short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from enginebay.artifact import Artifact
     from enginebay.inference import Receipt
@@ -59,14 +59,15 @@ def ir_document(model: IRModel) -> dict[str, object]:
     return {"ir": {**fields, "sha256": model.digest()}}
 
 
-def print_ir(model: IRModel) -> None:
-    """Print a description of an IR on stdout."""
+def print_ir(model: IRModel, contents: Iterable[tuple[str, str]] = ()) -> None:
+    """Print a description of an IR on stdout, with further fields about its contents."""
     opset = f", opset {model.opset}" if model.opset else ""
     print_fields(
         (
             ("ir", model.kind + (f" by {model.exporter}" if model.exporter else "") + opset),
             *(("file", f"{short_path(f)} ({human_size(f.stat().st_size)})") for f in model.files),
             ("sha256", model.digest()),
+            *contents,
             *(("input", spec.describe()) for spec in model.inputs),
             *(("output", spec.describe()) for spec in model.outputs),
             *(("note", note) for note in model.notes),

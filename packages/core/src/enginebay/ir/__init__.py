@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from enginebay.ir.muted_output import quiet as quiet
     from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.onnx_file import read_onnx as read_onnx
+    from enginebay.ir.onnx_summary import summarise_onnx as summarise_onnx
     from enginebay.ir.torch_file import (
         program_specs as program_specs,
         read_exported_program as read_exported_program,
@@ -44,6 +45,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ir.model_lines": "format_raising_line is_model_file model_line",
         "ir.muted_output": "quiet",
         "ir.onnx_file": "read_onnx",
+        "ir.onnx_summary": "summarise_onnx",
         "ir.node_modules": "source_modules",
         "ir.file_description": "describe",
         "ir.torch_file": "program_specs read_exported_program read_torchscript",

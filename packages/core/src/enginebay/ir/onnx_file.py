@@ -35,7 +35,7 @@ def read_onnx(path: str | Path) -> IRModel:
     path = Path(path).absolute()
     require("onnx")
     check_file(path)
-    proto = _parse_file(path)
+    proto = parse_onnx(path)
     _check_complete(proto, path)
     initializers = {tensor.name for tensor in proto.graph.initializer}
     initializers |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
@@ -54,7 +54,8 @@ def read_onnx(path: str | Path) -> IRModel:
     )
 
 
-def _parse_file(path: Path) -> onnx.ModelProto:
+def parse_onnx(path: Path) -> onnx.ModelProto:
+    """Parse an ONNX file without the bytes of its initializers."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # no stubs
 
@@ -93,7 +94,7 @@ def _read_spec(value: onnx.ValueInfoProto) -> TensorSpec:
     dims = None
     if tensor.HasField("shape"):
         dims = tuple(_read_dim(value.name, i, dim) for i, dim in enumerate(tensor.shape.dim))
-    return TensorSpec(value.name, _read_dtype(tensor.elem_type), dims)
+    return TensorSpec(value.name, read_dtype(tensor.elem_type), dims)
 
 
 def _read_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
@@ -104,7 +105,8 @@ def _read_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int
     return dim.dim_param or f"{name}_{axis}"
 
 
-def _read_dtype(element: int) -> str:
+def read_dtype(element: int) -> str:
+    """Return the NumPy name of ONNX's number of a dtype; ``unknown`` if there is none."""
     import onnx
 
     if element == onnx.TensorProto.STRING:

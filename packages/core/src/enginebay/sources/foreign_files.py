@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TENSORFLOW = "python -m tf2onnx.convert {} --output model.onnx (pip install tf2onnx)"
 _OF_ONE_ENGINE = (
@@ -11,8 +14,7 @@ _OF_ONE_ENGINE = (
 )
 _PICKLED = (
     "a pickled Python object, which is not loaded since unpickling runs code",
-    "load it in Python, and name the object (file.py:attr); for scikit-learn, write an .onnx file "
-    "with skl2onnx.to_onnx",
+    "in Python: load it, and pass the object; for scikit-learn: skl2onnx.to_onnx(model, inputs)",
 )
 
 #: Suffix → what the file is, and the way from it to a model; ``{}`` is the file.
@@ -36,6 +38,7 @@ def describe_foreign(path: Path) -> tuple[str, str] | None:
     """Return what a file or folder of another framework is, and what to type; None if unknown.
 
     Example:
+        >>> from pathlib import Path
         >>> describe_foreign(Path("net.tflite"))[0]
         'a TensorFlow Lite model'
     """

@@ -1,0 +1,116 @@
+"""What an ONNX file contains, for readers: its producer, operators, weights and precision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.ir.onnx_file import parse_onnx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import onnx
+
+#: Parts of the names, in lower case, of operators that compute in 8 bits or fewer, or convert to them.
+_QUANTISED = ("quantize", "qlinear", "qgemm", "qattention", "nbits", "integer")
+
+_OWN_DOMAIN = "ai.onnx"
+
+#: The number of operators that a description names.
+_MAX_OPERATORS = 12
+
+
+class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ONNX file contains.
+
+    Attributes:
+        producer: Name and version of the program that wrote the file; empty if it does not say.
+        opsets: Domain → version of its operators; ONNX's own domain is ``ai.onnx``.
+        operators: Domain → operator → number of nodes, most frequent first, with those of branches,
+            loops and functions.
+        weights: Dtype → number of bytes of the initializers.
+    """
+
+    producer: str
+    opsets: dict[str, int]
+    operators: dict[str, dict[str, int]]
+    weights: dict[str, int]
+
+    @property
+    def quantised(self) -> tuple[str, ...]:
+        """The operators that compute in 8 bits or fewer, or convert to them."""
+        names = (name for operators in self.operators.values() for name in operators)
+        return tuple(name for name in names if any(part in name.lower() for part in _QUANTISED))
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Return pairs of a label and a text."""
+        from enginebay.display import human_size
+
+        # The description of an IR has the version of ONNX's own operators.
+        opsets = ", ".join(f"{name} {n}" for name, n in self.opsets.items() if name != _OWN_DOMAIN)
+        weights = ", ".join(f"{human_size(size)} {dtype}" for dtype, size in self.weights.items())
+        return [
+            ("producer", self.producer),
+            ("opsets", opsets),
+            *(("operators", _list_operators(*item)) for item in self.operators.items()),
+            ("weights", weights),
+            ("quantised", ", ".join(self.quantised)),
+        ]
+
+
+def summarise_onnx(path: Path) -> ONNXSummary:
+    """Read what an ONNX file contains, without its weights.
+
+    Raises:
+        ModelSourceError: The file is damaged or not an ONNX model.
+    """
+    from enginebay.ir.onnx_file import read_dtype
+
+    proto = parse_onnx(path)
+    counts: dict[str, Counter[str]] = {}
+    for node in _walk_nodes(proto):
+        counts.setdefault(_name_domain(node.domain), Counter())[node.op_type] += 1
+    weights: Counter[str] = Counter()
+    for tensor in proto.graph.initializer:
+        weights[read_dtype(tensor.data_type)] += _count_bytes(tensor)
+    return ONNXSummary(
+        producer=f"{proto.producer_name} {proto.producer_version}".strip(),
+        opsets={_name_domain(entry.domain): entry.version for entry in proto.opset_import},
+        operators={domain: dict(found.most_common()) for domain, found in counts.items()},
+        weights=dict(weights.most_common()),
+    )
+
+
+def _walk_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield every node, also those of functions, and of subgraphs in attributes."""
+    waiting = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                waiting += graph.node
+
+
+def _name_domain(domain: str) -> str:
+    return domain or _OWN_DOMAIN
+
+
+def _count_bytes(tensor: onnx.TensorProto) -> int:
+    import onnx
+
+    size: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return size * prod(tensor.dims)
+
+
+def _list_operators(domain: str, operators: dict[str, int]) -> str:
+    named = [f"{count} {name}" for name, count in [*operators.items()][:_MAX_OPERATORS]]
+    if (left := len(operators) - len(named)) > 0:
+        named.append(f"{left} more kinds")
+    text = ", ".join(named)
+    return text if domain == _OWN_DOMAIN else f"{domain}: {text}"

@@ -1,0 +1,78 @@
+"""What ``enginebay inspect`` says of an ONNX file that somebody else has written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from enginebay.ir import summarise_onnx
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_file(path: Path) -> Path:
+    """A file with a branch, a function, operators of two domains, and weights of two dtypes."""
+    then, other = (
+        helper.make_graph([helper.make_node(name, ["x"], [name])], name, [], [value(name)])
+        for name in ("Relu", "Neg")
+    )
+    function = helper.make_function(
+        *("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])]),
+        [helper.make_opsetid("", 18)],
+    )
+    nodes = [
+        helper.make_node("If", ["flag"], ["c"], then_branch=then, else_branch=other),
+        helper.make_node("Twice", ["c"], ["t"], domain="own"),
+        helper.make_node("QuantizeLinear", ["t", "scale"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["y"]),
+    ]
+    weights = [
+        numpy_helper.from_array(np.float32(0.5), "scale"),
+        numpy_helper.from_array(np.ones((4, 8), np.int8), "unused"),
+    ]
+    flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, ())
+    graph = helper.make_graph(nodes, "g", [value("x"), flag], [value("y")], weights)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets)
+    model.producer_name, model.producer_version = "a tool", "3.1"
+    onnx.save(model, path)
+    return path
+
+
+def value(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+
+
+def test_branches_functions_domains_and_weights_are_counted(tmp_path: Path) -> None:
+    found = summarise_onnx(write_file(tmp_path / "m.onnx"))
+    assert found.producer == "a tool 3.1"
+    assert found.opsets == {"ai.onnx": 18, "own": 1}
+    assert found.operators["own"] == {"Twice": 1}
+    counted = ("Add", "DequantizeLinear", "If", "Neg", "QuantizeLinear", "Relu")
+    assert found.operators["ai.onnx"] == dict.fromkeys(counted, 1)
+    assert found.weights == {"int8": 32, "float32": 4}
+    assert set(found.quantised) == {"QuantizeLinear", "DequantizeLinear"}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_inspect_prints_the_contents_and_what_to_type(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from enginebay.cli import main
+
+    monkeypatch.chdir(write_file(tmp_path / "m.onnx").parent)
+    assert main(["inspect", "m.onnx", *(["--json"] if as_json else [])]) == 0
+    out = capsys.readouterr().out
+    if as_json:
+        assert '"contents": {' in out
+        return
+    lines = [line.split(maxsplit=1) for line in out.splitlines() if line]
+    assert ["producer", "a tool 3.1"] in lines
+    assert ["weights", "32 B int8, 4 B float32"] in lines
+    assert "own: 1 Twice" in out
+    assert out.endswith("enginebay deploy m.onnx --input x=2 --input flag=1\n")
