@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-#: Parts of the names, in lower case, of operators that compute in 8 bits or fewer, or convert to them.
+#: Parts of the lower-case names of operators that compute in 8 bits, or convert to them.
 _QUANTISED = ("quantize", "qlinear", "qgemm", "qattention", "nbits", "integer")
 
 _OWN_DOMAIN = "ai.onnx"
@@ -43,7 +43,7 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def quantised(self) -> tuple[str, ...]:
-        """The operators that compute in 8 bits or fewer, or convert to them."""
+        """The operators that compute in 8 bits, or convert to them."""
         names = (name for operators in self.operators.values() for name in operators)
         return tuple(name for name in names if any(part in name.lower() for part in _QUANTISED))
 
