@@ -104,8 +104,8 @@ def _name_domain(domain: str) -> str:
 def _count_bytes(tensor: onnx.TensorProto) -> int:
     import onnx
 
-    size: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return size * prod(tensor.dims)
+    itemsize = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return itemsize * prod(tensor.dims)
 
 
 def _list_operators(domain: str, operators: dict[str, int]) -> str:
