@@ -105,7 +105,7 @@ def _count_bytes(tensor: onnx.TensorProto) -> int:
     import onnx
 
     itemsize = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-    return itemsize * prod(tensor.dims)
+    return itemsize * int(prod(tensor.dims))
 
 
 def _list_operators(domain: str, operators: dict[str, int]) -> str:
