@@ -274,6 +274,7 @@ def test_perturbed_decisions_change_only_ties() -> None:
         assert tied.sort(stable=True).indices.tolist() == [3, 1, 0, 2, 4]
         assert {int(tied.argmax(0)) for _ in range(30)} == {0, 2, 4}
         assert {int(tied.max(0).indices) for _ in range(30)} == {0, 2, 4}
+        assert {int(tied.int().argmax(0)) for _ in range(30)} == {0}
         angles = torch.atan2(torch.zeros(30), -torch.ones(30))
         assert set(angles.sign().tolist()) == {-1.0, 1.0}
         assert mode.decides

@@ -23,7 +23,8 @@ class PerturbedDecisions(_DispatchMode):  # type: ignore[misc]  # its base is fo
 
     The inputs of a step function (``round``, a comparison) get random errors; equal values are
     sorted in random order, unless the sort is stable; and zeros get a random sign in ``atan2``.
-    All other operators are unchanged.
+    All other operators are unchanged, and the largest of integers: torch defines that the first of
+    equal ones is chosen, and no rounding makes them differ.
 
     Args:
         unit: The largest random error, relative to the sum of the value and the tensor's median.
@@ -92,6 +93,8 @@ def _find_ordered_dim(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> int | None:
     """Return the dimension along which an unstable sort runs; None for all other operators."""
+    if func.overloadpacket in _REDUCTIONS and not args[0].is_floating_point():
+        return None
     names = [argument.name for argument in torch_private.schema_of(func).arguments]
     if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
         return None

@@ -196,7 +196,10 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             self.observation.coarse = _describe_coarse(func, name, leaves)
         changed = [args[position] for position in written if position < len(args)]
         floats = sources._replace(chosen=frozenset()) if sources.chosen else sources
-        self._mark((*leaves, *_flatten(changed)), floats)
+        # The places of sorted values say nothing about the values.
+        values = leaves[:1] if name in _ORDERING else leaves
+        self._mark((*values, *_flatten(changed)), floats)
+        self._mark(leaves[len(values) :], floats._replace(elementwise=frozenset()))
         # Without a dimension, max and min return no indices.
         if name in _ORDERING and any(
             getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
