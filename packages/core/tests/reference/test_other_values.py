@@ -86,6 +86,63 @@ def test_ignored_left_padding_fails_the_verdict(tmp_path: Path) -> None:
     assert verification.verdict == "mismatched"
 
 
+@pytest.mark.parametrize("name", ["argmax", "max"])
+def test_misread_left_padding_is_no_tie_that_rounding_decides(name: str, tmp_path: Path) -> None:
+    def right(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        first = mask.argmax(1) if name == "argmax" else mask.max(1).indices
+        return x[torch.arange(2), first]
+
+    def wrong(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        is_left = (mask[:, 1:] >= mask[:, :-1]).all(1, keepdim=True)
+        return right(x, torch.where(is_left, mask.flip(1), mask))
+
+    example = torch.randn(2, 7), torch.ones(2, 7, dtype=torch.int64)
+    verification = judge(right, wrong, example, tmp_path)
+    assert (verification.verdict, verification.failed) == (
+        "mismatched",
+        ("other: padding at the left",),
+    )
+
+
+LOWEST = torch.finfo(torch.float32).min
+#: Masks that must stay zeros and ones, as floats.
+FLOAT_MASKS = {
+    "(1 - mask) * lowest": lambda x, m: torch.softmax(x + (1.0 - m) * LOWEST, -1),
+    "a logarithm": lambda x, m: torch.softmax(x + torch.log(m), -1),
+    "a root": lambda x, m: x * m.sqrt(),
+}
+FLOAT_EXAMPLES = {
+    "ones": torch.ones(3, 7),
+    "right padding": torch.tensor([[1.0] * 7, [1] * 4 + [0] * 3, [1] * 6 + [0]]),
+}
+
+
+@pytest.mark.parametrize("example", FLOAT_EXAMPLES)
+@pytest.mark.parametrize("name", FLOAT_MASKS)
+def test_a_float_mask_stays_zeros_and_ones_where_others_overflow(
+    name: str, example: str, tmp_path: Path
+) -> None:
+    right, mask = FLOAT_MASKS[name], FLOAT_EXAMPLES[example]
+    dynamic = {each: {0: ("batch", 1, 8)} for each in ("x", "other")}
+    done = judge(right, right, (torch.randn(3, 7), mask), tmp_path, dynamic=dynamic)
+    assert done.verdict == "verified"
+    assert done.basis is not None
+    assert "redrawn" in done.basis.labels
+    assert "other 0%..100% ones; batch 1..8" in done.basis.range.describe()
+    wrong = judge(
+        *(right, lambda x, m: right(x, m[:1] * torch.ones_like(m))),
+        *((torch.randn(3, 7), mask), tmp_path / "wrong"),
+        dynamic=dynamic,
+    )
+    assert wrong.verdict == "mismatched"
+
+
+def test_floats_of_zeros_are_redrawn_if_the_model_takes_others(tmp_path: Path) -> None:
+    example = torch.randn(3, 7), torch.zeros(3, 7)
+    verification = judge(torch.add, lambda x, b: x + b.abs(), example, tmp_path)
+    assert verification.verdict == "mismatched"
+
+
 @pytest.mark.parametrize("value", [torch.tensor(9), torch.tensor([9, 9, 9])])
 def test_probes_of_a_constant_number_include_1(value: torch.Tensor) -> None:
     probes = ProbeGenerator({"n": value.numpy()}, ProbeSettings()).draw_all()

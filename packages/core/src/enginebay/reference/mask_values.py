@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from enginebay.errors import ModelError
+from enginebay.tensors import is_float
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from enginebay.models import BoundModel
     from enginebay.tensors import NumpyArray
 
 #: The label of the first way in which an input of a single value varies.
@@ -16,6 +21,23 @@ OTHER_VALUES = "other values"
 
 #: The label of the same with padding at the left end, as in decoders.
 MIRRORED = "mirrored"
+
+
+def find_float_masks(model: BoundModel) -> Iterator[str]:
+    """Yield the names of float inputs that must stay zeros and ones.
+
+    With other values the model fails, or returns NaN or infinity: ``(1 - mask) * lowest`` overflows
+    from a mask of 2 on, and an engine that computes ``mask * -lowest + lowest`` overflows earlier.
+    """
+    finite = [name for name, array in model.example_outputs().items() if np.isfinite(array).all()]
+    for name, array in model.examples.items():
+        if len(model.examples) > 1 and is_float(array) and ((array == 0) | (array == 1)).all():
+            with suppress(ModelError):
+                other = array + np.resize(np.array([2, -2], array.dtype), array.shape)
+                outputs = model.run({name: np.asarray(other)})
+                if all(np.isfinite(outputs[output]).all() for output in finite):
+                    continue
+            yield name
 
 
 def vary_mask(kept: int) -> dict[str, Callable[[tuple[int, ...]], NumpyArray]]:

@@ -48,6 +48,7 @@ class ValueGenerator:
         example: The example inputs by name.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
         ascending: Names of inputs whose values must ascend along the last axis.
+        masks: Names of float inputs that must stay zeros and ones.
         wide: True if the engine may compute in single precision only, which has room for values
             that are much larger than the example's.
         seed: The random seed.
@@ -59,12 +60,14 @@ class ValueGenerator:
         *,
         below: Mapping[str, int],
         ascending: Collection[str] = (),
+        masks: Collection[str] = (),
         wide: bool = True,
         seed: int = 0,
     ) -> None:
         self._example = example
         self._below = below
         self._ascending = ascending
+        self._masks = masks
         floats = [array for array in example.values() if is_float(array)]
         self.wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         self.random = np.random.default_rng(seed)
@@ -78,7 +81,7 @@ class ValueGenerator:
         array = self._example[name]
         if array.size == 0:
             return resize(array, shape)
-        if not is_float(array):
+        if not is_float(array) or name in self._masks:
             if array.dtype.kind not in "iu" or (_is_mask(array) and name not in self._below):
                 return self._shuffle(resize(array, shape))
             least, greatest = self._integer_range(name, array)
@@ -143,13 +146,15 @@ class ValueGenerator:
     def _is_mask_input(self, name: str) -> bool:
         """Return True for an input of zeros and ones, unless it indexes a tensor.
 
-        Floats count as a mask only if they are all 0, or all 1, and the model has other inputs.
+        Floats count as a mask only if they must stay zeros and ones, or if they are all 0, or all
+        1, and the model has other inputs.
         """
         array = self._example[name]
         if array.dtype.kind not in "biuf" or not array.size or name in self._below:
             return False
         if is_float(array):
-            return len(self._example) > 1 and is_constant(array) and array.flat[0] in (0, 1)
+            is_single = is_constant(array) and array.flat[0] in (0, 1)
+            return name in self._masks or (is_single and len(self._example) > 1)
         return _is_mask(array)
 
     def _float_levels(self, name: str, array: NumpyArray) -> dict[str, Draw]:

@@ -123,6 +123,7 @@ class ProbeGenerator:
         precision: The coarsest precision that the engine may compute in.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
         ascending: Names of inputs whose values must ascend along the last axis.
+        masks: Names of float inputs that must stay zeros and ones.
         seed: The random seed.
     """
 
@@ -135,6 +136,7 @@ class ProbeGenerator:
         precision: str = "fp32",
         below: Mapping[str, int] | None = None,
         ascending: Collection[str] = (),
+        masks: Collection[str] = (),
         seed: int = 0,
     ) -> None:
         self._example = example
@@ -145,6 +147,7 @@ class ProbeGenerator:
             example,
             below=below or {},
             ascending=ascending,
+            masks=masks,
             wide=precision == "fp32",
             seed=seed,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ from enginebay.errors import EnginebayError, InputError, first_line, nearest
 from enginebay.reference.covering_plan import record_plan
 from enginebay.reference.decision_search import search_decisions
 from enginebay.reference.larger_sizes import record_larger_sizes
+from enginebay.reference.mask_values import find_float_masks
 from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
 from enginebay.reference.recorded_samples import SampleCollection, measure_range
 from enginebay.reference.recorder import Recorder
@@ -67,7 +69,8 @@ def record_reference(
     """
     _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
-    generator = ProbeGenerator(
+    draw = partial(
+        ProbeGenerator,
         model.examples,
         settings,
         dynamic=model.dynamic,
@@ -76,7 +79,7 @@ def record_reference(
         ascending=model.ascending,
     )
     if model.signature is None:
-        recorded = _record_foreign_file(model, reference, generator.draw_all(), settings, items)
+        recorded = _record_foreign_file(model, reference, draw().draw_all(), settings, items)
         if not recorded.missing:
             check_comparators(comparators, recorded.samples)
         return recorded
@@ -92,6 +95,7 @@ def record_reference(
         recorder.record_item(item)
     if stacked := recorder.stack_items(model.dynamic):
         recorder.record_probe(Probe(*stacked))
+    generator = draw(masks=[*find_float_masks(model)])
     record_plan(recorder, generator)
     if settings.count and not settings.calibrated:
         # The larger sizes follow from the cost of the last run, at about the example's sizes.
@@ -145,6 +149,7 @@ def sample_model(
         precision=precision,
         below=model.below,
         ascending=model.ascending,
+        masks=[*find_float_masks(model)],
         seed=1,
     )
     for probe in generator.draw_all():
