@@ -97,7 +97,7 @@ def test_scores_that_a_file_rounds_with_boxes_are_a_mismatch(tmp_path: Path) -> 
     found = eb.verify(done.artifact)
     (signal, _) = found.signals
     assert (found.verdict, signal.lost, signal.faint) == ("mismatched", "[..., 4:9]", "")
-    assert "noise exceeds the signal in [..., 4:9]" in found.explain()
+    assert "noise is more than half of the signal in [..., 4:9]" in found.explain()
     assert "keep the node that joins them in floating point with --int8-keep" in found.explain()
 
 

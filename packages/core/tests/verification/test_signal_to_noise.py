@@ -11,6 +11,8 @@ from enginebay.tensors import Sample
 from enginebay.verification.signal_to_noise import measure_signals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Signal
 
@@ -92,7 +94,7 @@ def test_scores_that_share_a_scale_with_boxes_are_lost(axis: str) -> None:
     assert signal.decibels is not None
     assert signal.decibels > 40
     assert (signal.passed, signal.lost, signal.faint) == (False, slices, "")
-    assert f", noise exceeds the signal in {slices}, " in signal.describe()
+    assert f", noise is more than half of the signal in {slices}, " in signal.describe()
     assert signal.remedy() == (
         "values of different size share a scale: return them as separate outputs, or keep the "
         "node that joins them in floating point with --int8-keep (int8_keep=), or calibrate with "
@@ -114,12 +116,45 @@ def test_a_class_that_no_item_shows_is_told_and_no_mismatch() -> None:
     signal = measure(expected, np.round(expected * 255) / 255)
     assert (signal.passed, signal.lost, signal.faint) == (True, "", "[..., 1]")
     assert signal.limit() == (
-        '"y" varies less than the noise of 8 bits in [..., 1], of which nothing is known: pass '
-        "--data in which it varies, or leave layers in floating point with --int8-keep (int8_keep=)"
+        '"y" varies by less than twice the noise of 8 bits in [..., 1], so an engine that is wrong '
+        "there would pass: pass --data in which it varies, or leave layers in floating point with "
+        "--int8-keep (int8_keep=)"
     )
 
 
-@pytest.mark.parametrize(("size", "passed"), [(0.5, True), (1.5, False)])
+def test_scores_that_hardly_vary_are_told_and_no_mismatch() -> None:
+    scores = 0.5 + SCORES / 100
+    expected = np.concatenate([BOXES, scores], -1)
+    signal = measure(expected, np.concatenate([BOXES, add_noise(scores, 0.01)], -1))
+    assert (signal.passed, signal.lost, signal.faint) == (True, "", "[..., 4:7]")
+
+
+#: What an engine returns for a batch, one row of which it should have returned for each.
+MIXED: dict[str, Callable[[NumpyArray], NumpyArray]] = {
+    "the mean": lambda rows: rows.mean(1, keepdims=True),
+    "the last row": lambda rows: rows[:, -1:],
+    "the median": lambda rows: np.median(rows, 1, keepdims=True).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("batch", [2, 4, 8])
+@pytest.mark.parametrize("mistake", MIXED)
+def test_rows_that_an_engine_mixes_up_are_lost_beside_boxes_or_told(
+    mistake: str, batch: int
+) -> None:
+    rows = RANDOM.normal(size=(64, batch, 6)).astype(np.float32)
+    wrong = np.broadcast_to(MIXED[mistake](rows), rows.shape)
+    boxes = RANDOM.uniform(0, 640, size=(64, batch, 4)).astype(np.float32)
+    signal = measure(np.concatenate([boxes, rows], -1), np.concatenate([boxes, wrong], -1))
+    assert (signal.lost, signal.faint) == (
+        ("[..., 4:10]", "") if batch > 2 else ("", "[..., 4:10]")
+    )
+    constants = 30 * RANDOM.choice([-1, 1], size=(batch, 6))
+    signal = measure(constants + rows, constants + wrong)
+    assert signal.faint == "[...]" or not signal.passed
+
+
+@pytest.mark.parametrize(("size", "passed"), [(0.5, True), (0.8, True), (1.5, False)])
 def test_constants_of_elements_are_no_signal(size: float, passed: bool) -> None:
     constants = 30 * RANDOM.choice([-1, 1], size=(16, 24))
     expected = (constants + RANDOM.normal(size=(64, 1, 16, 24))).astype(np.float32)
@@ -128,6 +163,7 @@ def test_constants_of_elements_are_no_signal(size: float, passed: bool) -> None:
     assert signal.varying is not None
     assert signal.decibels > 25
     assert signal.passed is passed
+    assert signal.faint == ("[...]" if size == 0.8 else "")
     assert signal.varying == pytest.approx(-20 * np.log10(size), abs=0.3)
     assert ("dB without each element's mean (required -0.1)" in signal.describe()) is not passed
 

@@ -145,7 +145,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         varying: The signal-to-noise ratio in dB without each element's own mean over the samples;
             None without any noise, or if no two samples of the same shape differ.
         varying_wanted: The smallest ``varying`` that passes.
-        lost: The slices of the output whose noise exceeds their signal without means:
+        lost: The slices of the output whose noise is more than half of their signal without means:
             ``[..., 4:85]``; empty if there are none.
         faint: Such slices of which the samples show too little to call the engine wrong.
         agreed_wanted: The smallest ``agreed`` that passes.
@@ -194,7 +194,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         elif self.place == "items" and self.samples == 1:
             parts.append("each element's mean included")
         if self.lost:
-            parts.append(f"noise exceeds the signal in {self.lost}")
+            parts.append(f"noise is more than half of the signal in {self.lost}")
         if self.agreed is not None:
             required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
             parts.append(f"largest value agrees in {self.agreed}{required}")
@@ -221,9 +221,9 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         if not self.faint:
             return ""
         return (
-            f'"{self.output}" varies less than the noise of 8 bits in {self.faint}, of which '
-            "nothing is known: pass --data in which it varies, or leave layers in floating point "
-            "with --int8-keep (int8_keep=)"
+            f'"{self.output}" varies by less than twice the noise of 8 bits in {self.faint}, so an '
+            "engine that is wrong there would pass: pass --data in which it varies, or leave "
+            "layers in floating point with --int8-keep (int8_keep=)"
         )
 
     def accuracy(self) -> str:

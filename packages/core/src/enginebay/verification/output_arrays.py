@@ -28,10 +28,10 @@ _OUTLIER_RATIO = 100
 _LARGEST_8_BIT_VALUE = 1000.0
 
 #: A slice with fewer values than this may be small by chance.
-_MIN_SLICE_VALUES = 3
+MIN_SLICE_VALUES = 3
 
 #: A slice is small if its magnitude is this many times below the magnitude of the whole.
-_SMALL_SLICE_RATIO = 16
+SMALL_SLICE_RATIO = 16
 
 
 def as_numpy(array: Array) -> tuple[NumpyArray, str]:
@@ -88,7 +88,7 @@ def compute_scale(
     import numpy as np
 
     lengths = enumerate(values.shape)
-    axes = [axis for axis, size in lengths if size * _MIN_SLICE_VALUES <= values.size]
+    axes = [axis for axis, size in lengths if size * MIN_SLICE_VALUES <= values.size]
     magnitudes = _measure_magnitudes(values, noise, axes)
     scale = np.full((1,) * values.ndim, magnitudes.whole)
     for axis, slices in magnitudes.slices.items():
@@ -131,12 +131,12 @@ class _Magnitudes(NamedTuple):
 
     def far_below_whole(self, axis: int) -> NumpyArray:
         """Return a mask of slices far smaller than the output; all True for an output of zeros."""
-        small: NumpyArray = self.slices[axis] <= self.whole / _SMALL_SLICE_RATIO
+        small: NumpyArray = self.slices[axis] <= self.whole / SMALL_SLICE_RATIO
         return small
 
     def small_slices(self, axis: int, noise: float) -> NumpyArray:
         """Return a mask of slices far smaller than the output, but above its rounding noise."""
-        has_enough = self.counts[axis] >= _MIN_SLICE_VALUES
+        has_enough = self.counts[axis] >= MIN_SLICE_VALUES
         above_noise = self.slices[axis] > noise * self.whole
         small: NumpyArray = self.far_below_whole(axis) & has_enough & above_noise
         return small

@@ -10,20 +10,20 @@ output that varies: its mean does not count.
 
 This ratio counts what an engine without inputs would know: elements that have different constants
 are signal. So a second ratio leaves each element's own mean over the samples out: the part of the
-output that tells one item from another. It must be at least 0 dB, for the whole output and for
-each slice (the elements with one index on an axis, if they are three or more). Below 0 dB the noise
-exceeds the signal, and an engine that always returned the mean would be nearer to the model. More
-is not required: items may be alike, and networks with random weights have as little as 2 dB here,
-trained ones as much as in the first ratio. The mean is computed from the samples, which costs one
-of them: the noise is reduced by the same part. One sample has no mean of its own, so this ratio is
-measured only for two or more samples of one shape.
+output that tells one item from another. The mean is computed from the samples, which costs one of
+them: the noise is reduced by the same part. The ratio is measured for two or more samples of one
+shape, for the whole output and for each slice (the elements with one index on an axis). If it is
+below 0 dB for the whole, an engine that always returned the mean would be nearer to the model: a
+mismatch, as is a constant where the model's output varies by more than four steps. More is not
+required: items may be alike, and networks with random weights have as little as 2 dB here, trained
+ones as much as in the first ratio.
 
-The ratio of a slice finds quantities of different units that share a scale: scores beside boxes of
-640 pixels are all rounded to 0. But a class that no item shows has no signal either, in a right
-engine. Scores have the unit 1: a slice whose values stay below a sixteenth shows no detection, no
-class and no keypoint, and a slice as large as its output (a border that no item changes) differs by
-what a step allows. Both are told as limits of the verdict, and are no mismatch. A slice that the
-engine returns as a constant, while the model's varies by more than four steps, is a mismatch.
+Below 6 dB the noise is more than half of the signal, as in an engine that returns the mean of the
+rows of a batch. This is told as a limit of the verdict, for the whole and for each slice. It is a
+mismatch if a slice has a sixteenth of the output's magnitude or less, as scores have beside boxes
+of 640 pixels: such a slice must have a scale of its own, and so little noise that it would pass the
+first ratio, too. Scores have the unit 1: a slice whose values stay below a sixteenth shows no
+detection, no class and no keypoint, and is only told, as are slices of less than three values.
 
 The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
 distribution with ``n`` degrees of freedom. The noise may reach the value that only one sum in a
@@ -43,14 +43,14 @@ predictions has a Poisson distribution, whose standard deviation is the root of 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from enginebay.tensors import is_float
 from enginebay.verdict import Signal
-from enginebay.verification.output_arrays import as_numpy
+from enginebay.verification.output_arrays import MIN_SLICE_VALUES, SMALL_SLICE_RATIO, as_numpy
 from enginebay.verification.tolerance import EIGHT_BITS, tolerance_for
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 #: The allowed noise relative to the signal, as a fraction of the relative tolerance.
 _NOISE_SHARE = 0.4
 
-#: Twice the noise, in dB: the noise of 8 bits is not the same in all elements.
-_UNEVEN_NOISE_DECIBELS = 6.0
+#: A factor of the noise, since the noise of 8 bits is not the same in all elements.
+_UNEVEN_NOISE = 2.0
 
 #: An output with more values does not hold the scores of classes.
 _MAX_CLASSES = 1 << 18
@@ -80,12 +80,6 @@ _ONE_IN_A_THOUSAND = 3.09
 _CONSTANT_SHARE = 0.01
 _RESOLVED_SHARE = 1 / 64
 
-#: A slice with fewer values in each sample may have little signal by chance.
-_MIN_SLICE_VALUES = 3
-
-#: A slice is small if its magnitude is this many times below the magnitude of the whole.
-_SMALL_SLICE_RATIO = 16
-
 #: Scores that stay below this show nothing in any sample.
 _FAINTEST_SCORE = 1 / 16
 
@@ -94,14 +88,6 @@ _MAX_RANGES = 3
 
 #: Number of random draws of the noise, which estimate the fraction of changed classes.
 _NOISE_DRAWS = 8
-
-
-class _Classification(NamedTuple):
-    """The model's scores for one item, the engine's best class, and the true class if known."""
-
-    scores: NumpyArray
-    engine_class: int
-    target: int | None
 
 
 class _ElementSums:
@@ -127,18 +113,13 @@ class _ElementSums:
         self.found_squares += right * right
         self.largest = np.maximum(self.largest, np.abs(left))
 
-    def leave_out_means(self) -> tuple[NumpyArray, NumpyArray]:
-        """Return the signal without each element's mean, and the noise that belongs to it."""
+    def leave_out_means(self) -> tuple[NumpyArray, NumpyArray, NumpyArray]:
+        """Return signal, noise and the engine's signal, without each element's own mean."""
         counts = np.maximum(self.counts, 1)
         signal = np.maximum(self.squares - self.total**2 / counts, 0)
+        found = np.maximum(self.found_squares - self.found_total**2 / counts, 0)
         # The mean of the samples is nearer to them than the true mean.
-        return signal, self.noise * (counts - 1) / counts
-
-    def measure_found(self) -> NumpyArray:
-        """Return the engine's own variation, without each element's mean."""
-        counts = np.maximum(self.counts, 1)
-        varied: NumpyArray = np.maximum(self.found_squares - self.found_total**2 / counts, 0)
-        return varied
+        return signal, self.noise * (counts - 1) / counts, found
 
 
 def measure_signals(
@@ -183,11 +164,8 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
     The result is None if the output is constant, is not float, or has a wrong shape. ``place``
     describes the samples: ``items`` or ``the example``.
     """
-    power = noise = total = 0.0
-    count = agreed = 0
-    items: list[_Classification] = []
-    best: set[bytes] = set()
-    sums: dict[tuple[int, ...], _ElementSums] = {}
+    rows: list[tuple[NumpyArray, NumpyArray, int | None]] = []
+    by_shape: dict[tuple[int, ...], _ElementSums] = {}
     for sample, outputs, target in group:
         if name not in sample.outputs:
             continue  # a comparator could not compare it, and the sample is a mismatch
@@ -195,41 +173,35 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
         found, _ = as_numpy(outputs[name]) if name in outputs else (expected[:0], "")
         if not is_float(expected) or expected.shape != found.shape:
             return None
-        if not expected.size:
-            continue
-        finite = np.isfinite(expected) & np.isfinite(found)
-        left, right = expected[finite].astype(np.float64), found[finite].astype(np.float64)
-        power += float(np.square(left).sum())
-        total += float(left.sum())
-        noise += float(np.square(right - left).sum())
-        count += left.size
-        sums.setdefault(expected.shape, _ElementSums(expected.shape)).add(expected, found)
-        if expected.ndim:
-            largest = expected.argmax(-1)
-            best.add(largest.tobytes())
-            agreed += bool(np.array_equal(largest, found.argmax(-1)))
-        # The scores of one item: all axes but the last have size 1.
-        if expected.shape[-1:] == (expected.size,) and expected.size <= _MAX_CLASSES:
-            items.append(_Classification(expected.reshape(-1), int(found.argmax()), target))
+        if expected.size:
+            rows.append((expected, found, target))
+            by_shape.setdefault(expected.shape, _ElementSums(expected.shape)).add(expected, found)
+    sums = list(by_shape.values())
+    count = sum(int(each.counts.sum()) for each in sums)
     if not count:
         return None
     # The mean is not part of the signal.
-    power -= total * total / count
-    if power <= 1e-12 * total * total / count:  # the output varies by rounding only
+    mean_power = sum(float(each.total.sum()) for each in sums) ** 2 / count
+    power = sum(float(each.squares.sum()) for each in sums) - mean_power
+    if power <= 1e-12 * mean_power:  # the output varies by rounding only
         return None
+    best = [(left.argmax(-1), right.argmax(-1)) for left, right, _ in rows if left.ndim]
+    is_moving = len({left.tobytes() for left, _ in best}) > 1
     signal = Signal(
         output=name,
         place=place,
         samples=len(group),
         # A largest value that is always the same says nothing.
-        agreed=agreed if len(best) > 1 else None,
-        decibels=_to_decibels(power, noise),
+        agreed=sum(map(np.array_equal, *zip(*best, strict=True))) if is_moving else None,
+        decibels=_to_decibels(power, sum(float(each.noise.sum()) for each in sums)),
         wanted=_required_decibels(count, rtol),
     )
-    signal = _add_variation(signal, [each for each in sums.values() if each.samples > 1])
-    sizes = {item.scores.size for item in items}
-    is_classifier = len(items) == len(group) > 1 == len(sizes) and place == "items"
-    return _add_accuracy(signal, items) if is_classifier else signal
+    signal = _add_variation(signal, [each for each in sums if each.samples > 1])
+    # The scores of one item: all axes but the last have size 1.
+    shape = next(iter(by_shape))
+    has_scores = shape[-1:] == (math.prod(shape),) and math.prod(shape) <= _MAX_CLASSES
+    is_classifier = has_scores and len(rows) == len(group) > 1 == len(sums) and place == "items"
+    return _add_accuracy(signal, rows) if is_classifier else signal
 
 
 def _add_variation(signal: Signal, sums: Sequence[_ElementSums]) -> Signal:
@@ -238,60 +210,67 @@ def _add_variation(signal: Signal, sums: Sequence[_ElementSums]) -> Signal:
     Return ``signal`` itself if no two samples have the same shape, or if they do not differ.
     """
     parts = [each.leave_out_means() for each in sums]
-    power, noise = (sum(float(arrays[index].sum()) for arrays in parts) for index in (0, 1))
+    power, noise, varied = (
+        sum(float(arrays[index].sum()) for arrays in parts) for index in range(3)
+    )
     squares = sum(float(each.squares.sum()) for each in sums)
     if power <= 1e-12 * squares:  # equal samples, apart from rounding
         return signal
-    degrees = sum((each.samples - 1) * each.total.size for each in sums)
+    least = _chance_factor(sum((each.samples - 1) * each.total.size for each in sums), low=True)
     signal = msgspec.structs.replace(
-        signal,
-        varying=_to_decibels(power, noise),
-        varying_wanted=10 * math.log10(_chance_factor(degrees, low=True)),
+        signal, varying=_to_decibels(power, noise), varying_wanted=10 * math.log10(least)
     )
     if not signal.passed:
         return signal
-    found = sum(float(each.measure_found().sum()) for each in sums)
-    if found < _CONSTANT_SHARE * power and power > _RESOLVED_SHARE**2 * squares:
+    if varied < _CONSTANT_SHARE * power and power > _RESOLVED_SHARE**2 * squares:
         return msgspec.structs.replace(signal, lost="[...]")
-    lost, faint = _find_lost_slices(sums)
-    return msgspec.structs.replace(signal, lost=lost, faint=faint)
+    lost, faint = _find_lost_slices(sums, 10 ** (-signal.wanted / 10))
+    is_faint = not lost and power < _UNEVEN_NOISE**2 * least * noise
+    return msgspec.structs.replace(signal, lost=lost, faint="[...]" if is_faint else faint)
 
 
-def _find_lost_slices(sums: Sequence[_ElementSums]) -> tuple[str, str]:
-    """Describe the slices of an output whose noise exceeds their signal.
+def _find_lost_slices(sums: Sequence[_ElementSums], allowed: float) -> tuple[str, str]:
+    """Describe the slices of an output whose noise is more than half of their signal.
+
+    Args:
+        sums: The sums of samples.
+        allowed: The noise that is allowed in an output, relative to the power of its signal.
 
     Returns:
-        The slices that are lost, because they are far smaller than the whole output, but not too
-        small to be scores; and all others. Both are of one axis: one that has lost slices, and
-        among such axes that with the worst slice.
+        The slices that are lost; and all others. Both are of one axis: one that has lost slices,
+        and among such axes that with the worst slice.
     """
     worst, lost, faint = (0, 0.0), "", ""
     for each in sums:
-        signal, noise = each.leave_out_means()
-        varied, shape = each.measure_found(), each.total.shape
+        parts = (*each.leave_out_means(), each.squares)
+        shape = each.total.shape
         for axis, size in enumerate(shape):
             rest = tuple(other for other in range(len(shape)) if other != axis)
             values = each.total.size // size
-            if size < 2 or values < _MIN_SLICE_VALUES:
+            if size < 2:
                 continue
-            power, around = signal.sum(rest), noise.sum(rest)
-            squares = each.squares.sum(rest)
-            wanted = _chance_factor((each.samples - 1) * values, low=True)
-            is_weak = (power > 1e-12 * squares.mean()) & (power < wanted * around)
+            power, noise, varied, squares = (array.sum(rest) for array in parts)
+            whole = squares.mean()
             # Steps of 8 bits show such variations, and the engine shows none.
-            is_constant = (varied.sum(rest) < _CONSTANT_SHARE * power) & (
-                power > _RESOLVED_SHARE**2 * squares.mean()
-            )
-            is_weak |= is_constant
+            is_constant = varied < _CONSTANT_SHARE * power
+            is_constant &= power > _RESOLVED_SHARE**2 * whole
+            clear = _UNEVEN_NOISE**2 * _chance_factor((each.samples - 1) * values, low=True)
+            is_weak = (power > 1e-12 * whole) & (power < clear * noise) | is_constant
+            is_small = squares * SMALL_SLICE_RATIO**2 <= whole
+            is_shown = each.largest.max(rest) >= _FAINTEST_SCORE
+            is_lost = is_weak & is_small & is_shown & (noise > allowed * squares)
+            if values < MIN_SLICE_VALUES:  # of few values, noise may be large by chance
+                is_weak, is_lost = is_lost, np.zeros_like(is_lost)
+            else:
+                is_lost |= is_constant
             if not is_weak.any():
                 continue
-            is_small = squares * _SMALL_SLICE_RATIO**2 <= squares.mean()
-            is_lost = is_weak & is_small & (each.largest.max(rest) >= _FAINTEST_SCORE) | is_constant
-            badness = int(is_lost.any()), float(np.max(around[is_weak] / power[is_weak]))
-            if badness <= worst:
-                continue
-            worst, after = badness, len(shape) - 1 - axis
-            lost, faint = (_format_slices(flags, after) for flags in (is_lost, is_weak & ~is_lost))
+            badness = int(is_lost.any()), float(np.max(noise[is_weak] / power[is_weak]))
+            if badness > worst:
+                worst, after = badness, len(shape) - 1 - axis
+                lost, faint = (
+                    _format_slices(flags, after) for flags in (is_lost, is_weak & ~is_lost)
+                )
     return lost, faint
 
 
@@ -311,23 +290,25 @@ def _to_decibels(power: float, noise: float) -> float | None:
     return 10 * math.log10(power / noise) if noise else None
 
 
-def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
+def _add_accuracy(
+    signal: Signal, rows: Sequence[tuple[NumpyArray, NumpyArray, int | None]]
+) -> Signal:
     """Return a copy of ``signal`` with ``agreed_wanted`` set.
 
     If all true classes are known, the copy also has the accuracies of engine and model. Return
     ``signal`` itself if a score is NaN or infinite.
     """
-    expected = np.stack([item.scores for item in items]).astype(np.float64)
+    expected = np.stack([left.reshape(-1) for left, *_ in rows]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
         return signal
     if signal.agreed is not None:
         required = _required_agreements(expected, signal.wanted)
         signal = msgspec.structs.replace(signal, agreed_wanted=required)
-    targets = [-1 if item.target is None else item.target for item in items]
+    targets = [-1 if target is None else target for *_, target in rows]
     if not all(0 <= target < expected.shape[1] for target in targets):
         return signal
-    engine_right = np.equal([item.engine_class for item in items], targets)
+    engine_right = np.equal([right.argmax() for _, right, _ in rows], targets)
     model_right = np.equal(expected.argmax(-1), targets)
     drop = _MAX_ACCURACY_DROP * len(engine_right)
     gained = int((engine_right & ~model_right).sum())
@@ -346,8 +327,7 @@ def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
     The number is estimated by adding random noise to ``outputs``, the model's scores.
     """
     varying = outputs - outputs.mean(0)
-    level = 10 ** ((_UNEVEN_NOISE_DECIBELS - decibels) / 20)
-    noise = math.sqrt(float(np.square(varying).mean())) * level
+    noise = _UNEVEN_NOISE * math.sqrt(float(np.square(varying).mean()) / 10 ** (decibels / 10))
     random, best = np.random.default_rng(0), outputs.argmax(-1)
     drawn = (outputs + noise * random.standard_normal(outputs.shape) for _ in range(_NOISE_DRAWS))
     share = float(np.mean([noisy.argmax(-1) == best for noisy in drawn]))
