@@ -36,7 +36,7 @@ class Job(NamedTuple):
     Attributes:
         kind: The row of the table.
         name: Its name within the row.
-        is_right: True if it must be verified, False if it must not.
+        is_right: True if it must be verified, or its error tell why not; False if it must not be.
         verdict: Deploys the model and returns the verdict.
     """
 

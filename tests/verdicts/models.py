@@ -54,11 +54,20 @@ def in_numpy(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its example, and more arguments of ``deploy``."""
+    """A model with its example.
+
+    Attributes:
+        model: The model.
+        example: Its example.
+        options: More arguments of ``deploy``.
+        told: What an error must match to name why the engine differs from the model, although both
+            are right; empty if there is no such cause.
+    """
 
     model: nn.Module
     example: Any
     options: dict[str, Any] = field(default_factory=dict)
+    told: str = ""
 
 
 _BRANCHES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -266,9 +266,11 @@ def _fake_by_channel(x: Tensor, scale: float, low: int, high: int) -> Tensor:
     return torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, low, high)
 
 
-def _seeded(build: Callable[[], nn.Module], example: Any, options: dict[str, Any]) -> Case:
+def _seeded(
+    build: Callable[[], nn.Module], example: Any, options: dict[str, Any], told: str = ""
+) -> Case:
     torch.manual_seed(0)
-    return Case(build().eval(), example, options)
+    return Case(build().eval(), example, options, told)
 
 
 IMAGE = normal(1, 3, 32, 32, seed=61)
@@ -288,7 +290,9 @@ ROUNDED: dict[str, tuple[Callable[[], nn.Module], Any]] = {
 def rounded() -> Iterator[tuple[str, Callable[[], Case]]]:
     """Yield models in which rounding is coarser than the outputs' dtype."""
     for (use, (build, example)), engine in itertools.product(ROUNDED.items(), ENGINES):
-        yield f"{use}, {engine}", partial(_seeded, build, example, {"backend": engine})
+        # No engine has the roundings of a product in bfloat16, nor its tolerance all others.
+        told = r"mm in bfloat16 \(.*right\.py:\d+\)" if "bfloat16" in use else ""
+        yield f"{use}, {engine}", partial(_seeded, build, example, {"backend": engine}, told)
 
 
 # -- networks --------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ INPUTS = ("x", "other", "third")
 
 
 def verdict_of_model(case: Case, backend: str) -> str:
-    """Return the verdict on a model; ``refused`` if an exporter refuses it."""
+    """Return the verdict on a model; ``refused`` if an exporter refuses it, or ``told``."""
     result = _deploy(case, {"backend": backend, **case.options})
     return result if isinstance(result, str) else result.verdict
 
@@ -81,7 +81,7 @@ def _deploy(case: Case, options: dict[str, Any]) -> eb.Deployment | str:
                 export=export,
                 **options,
             )
-        except eb.NotVerifiedError as err:
-            return str(err.verdict.verdict)
-        except eb.EnginebayError:
-            return "refused"
+        except eb.EnginebayError as err:
+            if case.told and re.search(case.told, f"{err} {err.hint}"):
+                return "told"
+            return str(err.verdict.verdict) if isinstance(err, eb.NotVerifiedError) else "refused"
