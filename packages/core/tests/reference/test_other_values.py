@@ -52,6 +52,41 @@ def test_an_ignored_input_of_one_value_fails_the_verdict(name: str, tmp_path: Pa
     assert not verification.basis.untried
 
 
+TABLE = torch.randn(30_000, 3, generator=torch.Generator().manual_seed(0))
+STOPS = torch.tensor([5, 17, 300])
+#: What the model does with a value that it compares integers with.
+SPECIAL: dict[str, Callable[..., torch.Tensor]] = {
+    "padding": lambda ids: TABLE[ids] * (ids != 0)[..., None],
+    "an end": lambda ids: torch.where((ids == 2)[..., None], -TABLE[ids], TABLE[ids]),
+    "stop words": lambda ids: TABLE[ids] * ~torch.isin(ids, STOPS)[..., None],
+    "a class to ignore": lambda ids: TABLE[ids.masked_fill(ids == 255, 7)],
+    "its place": lambda ids: TABLE[ids] + (ids == 9).int().argmax(-1)[:, None, None],
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_a_special_value_that_the_example_lacks_is_compared(name: str, tmp_path: Path) -> None:
+    example = (torch.randint(301, 30_000, (2, 6)), torch.randn(2))
+
+    def right(ids: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return SPECIAL[name](ids) + other[:, None, None]
+
+    def wrong(ids: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return TABLE[ids] + other[:, None, None]
+
+    assert judge(right, right, example, tmp_path / "right").verdict == "verified"
+    assert judge(right, wrong, example, tmp_path / "wrong").verdict == "mismatched"
+
+
+def test_a_special_value_that_no_sample_has_is_named(tmp_path: Path) -> None:
+    def right(ids: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return other * (ids % 97 == 96)  # the compared number is not the input
+
+    example = (torch.randint(0, 60, (2, 6)), torch.randn(2, 6) + 3)
+    found = judge(right, lambda ids, other: other * 0, example, tmp_path)
+    assert found.verdict == "mismatched" or any("never True" in text for text in found.warnings)
+
+
 def test_an_input_whose_other_values_the_model_refuses_is_reported(tmp_path: Path) -> None:
     def right(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not torch.jit.is_tracing() and not bool((other == 1).all()):

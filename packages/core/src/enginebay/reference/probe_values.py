@@ -11,7 +11,7 @@ from enginebay.reference.mask_values import MIRRORED, OTHER_VALUES, vary_mask
 from enginebay.tensors import is_float, resize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from enginebay.tensors import NumpyArray
 
@@ -31,6 +31,9 @@ _MAX_EXACT_INTEGER = 2**24
 #: Squares of values that are smaller by this factor lie below the usual epsilons of 1e-5 and 1e-6.
 _SMALL_FACTOR = 1e-3
 
+#: The share of special values in a probe with special values. Each of them occurs at least once.
+_SPECIAL_SHARE = 0.2
+
 #: The level of floats that are all equal.
 ZEROS = "zeros"
 
@@ -47,6 +50,7 @@ class ValueGenerator:
     Args:
         example: The example inputs by name.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
+        special: Input name → integers that the model compares it with.
         ascending: Names of inputs whose values must ascend along the last axis.
         masks: Names of float inputs that must stay zeros and ones.
         wide: True if the engine may compute in single precision only, which has room for values
@@ -59,6 +63,7 @@ class ValueGenerator:
         example: Mapping[str, NumpyArray],
         *,
         below: Mapping[str, int],
+        special: Mapping[str, Sequence[int]],
         ascending: Collection[str] = (),
         masks: Collection[str] = (),
         wide: bool = True,
@@ -66,6 +71,7 @@ class ValueGenerator:
     ) -> None:
         self._example = example
         self._below = below
+        self._special = special
         self._ascending = ascending
         self._masks = masks
         floats = [array for array in example.values() if is_float(array)]
@@ -141,6 +147,8 @@ class ValueGenerator:
             levels[OTHER_VALUES] = partial(self._draw_other_integers, name)
         if name in self._below:
             levels["the last rows of its table"] = partial(self._draw_last_rows, name)
+        if special := self._find_special(name):
+            levels["special values"] = partial(self._draw_special, name, special)
         return levels
 
     def _is_mask_input(self, name: str) -> bool:
@@ -207,6 +215,23 @@ class ValueGenerator:
         drawn.flat[-1:] = 0
         drawn.flat[:1] = limit - 1
         return np.asarray(drawn)
+
+    def _find_special(self, name: str) -> list[int]:
+        """Return the special values of an input that its table and its dtype have."""
+        limits = np.iinfo(self._example[name].dtype)
+        least, limit = (0, self._below[name]) if name in self._below else (limits.min, limits.max)
+        return [value for value in self._special.get(name, ()) if least <= value < limit]
+
+    def _draw_special(
+        self, name: str, special: Sequence[int], shape: tuple[int, ...]
+    ) -> NumpyArray:
+        """Return values as usual, some of which are replaced by special ones, such as padding."""
+        drawn = self.redraw(name, shape)
+        chosen = self.random.choice(special, shape).astype(drawn.dtype)
+        mixed = np.where(self.random.random(shape) < _SPECIAL_SHARE, chosen, drawn)
+        places = self.random.permutation(mixed.size)[: len(special)]
+        mixed.flat[places] = special[: len(places)]
+        return mixed
 
     def _can_invert(self, name: str) -> bool:
         """Return True for integers that vary, except a mask (0 and 1) and indices into a tensor."""

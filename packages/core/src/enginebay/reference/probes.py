@@ -31,7 +31,7 @@ from enginebay.tensors import is_float, resize
 from enginebay.verdict import PROBES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from enginebay.params import DynamicShapes
     from enginebay.tensors import NumpyArray
@@ -122,6 +122,7 @@ class ProbeGenerator:
         dynamic: The dynamic dimensions.
         precision: The coarsest precision that the engine may compute in.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
+        special: Input name → integers that the model compares it with.
         ascending: Names of inputs whose values must ascend along the last axis.
         masks: Names of float inputs that must stay zeros and ones.
         seed: The random seed.
@@ -135,6 +136,7 @@ class ProbeGenerator:
         dynamic: DynamicShapes | None = None,
         precision: str = "fp32",
         below: Mapping[str, int] | None = None,
+        special: Mapping[str, Sequence[int]] | None = None,
         ascending: Collection[str] = (),
         masks: Collection[str] = (),
         seed: int = 0,
@@ -146,6 +148,7 @@ class ProbeGenerator:
         self._values = ValueGenerator(
             example,
             below=below or {},
+            special=special or {},
             ascending=ascending,
             masks=masks,
             wide=precision == "fp32",

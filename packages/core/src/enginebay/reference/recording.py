@@ -76,6 +76,7 @@ def record_reference(
         dynamic=model.dynamic,
         precision=precision,
         below=model.below,
+        special=model.special,
         ascending=model.ascending,
     )
     if model.signature is None:
@@ -148,6 +149,7 @@ def sample_model(
         settings,
         precision=precision,
         below=model.below,
+        special=model.special,
         ascending=model.ascending,
         masks=[*find_float_masks(model)],
         seed=1,

@@ -63,12 +63,18 @@ _ORDERING = frozenset(
 #: Binary searches, whose results are defined for sorted boundaries only: the boundaries' position.
 _BOUNDARIES = {"searchsorted": 0, "bucketize": 1}
 
+#: Tests for equality: integers that are compared with a constant have a special value.
+_EQUALITY = frozenset(("eq", "ne", "isin"))
+
+#: So many constants or fewer are special values; more are a table.
+_MAX_SPECIAL = 64
+
 #: Operators whose result says nothing about the range of its input: the sum of a mask may be an
 #: index, and the mask is none.
 _REDUCING = frozenset(
     (
         *("sum", "mean", "prod", "cumsum", "count_nonzero", "nonzero", "any", "all"),
-        *("argmax", "argmin", "argsort"),
+        *("argmax", "argmin", "argsort", "eq", "ne", "gt", "ge", "lt", "le", "isin"),
     )
 )
 
@@ -105,6 +111,8 @@ class Observation:
         table_rows: Name of an input that indexes embeddings → row count of the smallest embedding.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
+        special: Name of an integer input → constants that it is compared with, such as the id of
+            padding.
         boundaries: Names of inputs that a binary search takes as its sorted boundaries.
         orders: True if the forward computes indices by a sort; for equal values, the order of the
             indices is undefined.
@@ -118,6 +126,7 @@ class Observation:
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
+    special: dict[str, set[int]] = field(default_factory=dict)
     boundaries: set[str] = field(default_factory=set)
     orders: bool = False
     random: bool = False
@@ -200,11 +209,16 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         values = leaves[:1] if name in _ORDERING else leaves
         self._mark((*values, *_flatten(changed)), floats)
         self._mark(leaves[len(values) :], floats._replace(elementwise=frozenset()))
-        # Without a dimension, max and min return no indices.
-        if name in _ORDERING and any(
-            getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
+        # Without a dimension, max and min return no indices. Of equal integers, the first counts.
+        is_defined = name in SELECTING and name != "topk" and not _is_float(args[0])
+        if (
+            name in _ORDERING
+            and not is_defined
+            and any(getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves)
         ):
             self.observation.orders = True
+        if name in _EQUALITY:
+            self._note_special(name, args, result)
         if name in _BOUNDARIES:
             self.observation.boundaries |= self._sources_of([args[_BOUNDARIES[name]]]).all
         limits = self.observation.table_rows if name == "embedding" else self.observation.classes
@@ -217,6 +231,22 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
                 limits[source] = min(limits.get(source, size), size)
         self._follow_choices(name, args, kwargs, leaves, sources)
         return result
+
+    def _note_special(self, name: str, args: Sequence[Any], result: Any) -> None:
+        """Record the constants that an integer input is compared with, as a decision."""
+        values, constants = args[:2]
+        sources = self._sources_of([values]).elementwise
+        if not sources or _is_float(values) or _is_float(constants):
+            return
+        # What follows is no decision of its own: most of it is masks of padding.
+        self._add(name, args, {}, "condition", mark_truth("any", result))
+        if isinstance(constants, torch.Tensor):
+            few = constants.numel() <= _MAX_SPECIAL
+            numbers = constants.flatten().tolist() if few and not self.depends(constants) else []
+        else:
+            numbers = [constants]
+        for source in sources:
+            self.observation.special.setdefault(source, set()).update(map(int, numbers))
 
     def _follow_choices(
         self,
