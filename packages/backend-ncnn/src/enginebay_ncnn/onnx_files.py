@@ -1,4 +1,4 @@
-"""Save ONNX models in a form that pnnx can read: one file, without scalar inputs."""
+"""Save ONNX models in a form that pnnx reads as ONNX defines it: one file, no scalar inputs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from onnx import GraphProto
+    from onnx import GraphProto, NodeProto
 
     from enginebay import IRModel
 
@@ -21,7 +21,8 @@ _MAX_BYTES = 2**31 - 1
 def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> None:
     """Save an ONNX model as one file, with scalar inputs changed to the shape [1].
 
-    pnnx reads neither external data nor a shape without dimensions.
+    pnnx reads neither external data nor a shape without dimensions, and gives a Softmax below opset
+    13, which is over all axes from one on, the meaning of opset 13.
 
     Args:
         ir: The model.
@@ -42,6 +43,10 @@ def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> Non
     model = onnx.load(ir.path)
     for name in scalars:
         _add_dimension(model.graph, name)
+    if (ir.opset or 13) < 13:
+        nodes = [new for node in model.graph.node for new in _join_axes(model.graph, node)]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
     onnx.save(model, target)
 
 
@@ -56,6 +61,28 @@ def _add_dimension(graph: GraphProto, name: str) -> None:
     # Squeeze without axes is the same in every operator set. ncnn has no layer for a Reshape to no
     # dimensions.
     graph.node.insert(0, helper.make_node("Squeeze", [name], [inner]))
+
+
+def _join_axes(graph: GraphProto, node: NodeProto) -> Iterator[NodeProto]:
+    """Yield a node, and for a Softmax nodes that make its axes one axis before, and axes after."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    axis = next((each.i for each in node.attribute if each.name == "axis"), 1)
+    # -1, the usual negative axis, means the same at every opset; others would need the rank.
+    if node.op_type not in ("Softmax", "LogSoftmax") or axis < 0:
+        yield node
+        return
+    (x,), (y,) = node.input, node.output
+    names = (
+        _make_unused_name(graph, f"{y}_{part}") for part in ("sizes", "rows", "found", "shape")
+    )
+    sizes, rows, found, shape = names
+    graph.initializer.append(numpy_helper.from_array(np.array([0] * axis + [-1]), sizes))
+    yield helper.make_node("Reshape", [x, sizes], [rows])
+    yield helper.make_node(node.op_type, [rows], [found], name=node.name, axis=axis)
+    yield helper.make_node("Shape", [x], [shape])
+    yield helper.make_node("Reshape", [found, shape], [y])
 
 
 def _make_unused_name(graph: GraphProto, name: str) -> str:

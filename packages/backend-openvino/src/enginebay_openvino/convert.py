@@ -12,6 +12,7 @@ from enginebay_openvino.extensions import add_extensions, copy_extensions
 from enginebay_openvino.fourier import make_dft_reader
 from enginebay_openvino.reasons import format_reason
 from enginebay_openvino.repairs import describe_differences, repair_network
+from enginebay_openvino.softmax import make_softmax_readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +85,8 @@ def _read_network(ir: IRModel, params: OpenvinoParams) -> ov.Model:
     import openvino as ov
 
     core = ov.Core()
-    core.add_extension(make_dft_reader(ir.opset))
+    for reader in (make_dft_reader(ir.opset), *make_softmax_readers(ir.opset)):
+        core.add_extension(reader)
     model = _read_model(ir, core, add_extensions(core, params.extensions))
     _check_ports(model, ir)
     _name_ports(model, ir)
