@@ -82,6 +82,9 @@ def test_second_engine_is_the_reference_for_unknown_operators(tmp_path: Path) ->
     graph = helper.make_graph([node], "gelu", spec[:1], spec[1:], [bias])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "gelu.onnx")
-    deployment = eb.deploy(tmp_path / "gelu.onnx", backend="onnxruntime", work_dir=tmp_path / "out")
+    with pytest.warns(eb.VerdictWarning, match="the reference is a second engine, since onnx's"):
+        deployment = eb.deploy(
+            tmp_path / "gelu.onnx", backend="onnxruntime", work_dir=tmp_path / "out"
+        )
     assert deployment.verdict == "verified"
     assert deployment.verification.reference == "openvino, a second engine"

@@ -9,7 +9,18 @@ import onnx
 import pytest
 from onnx.parser import parse_model
 
+from enginebay.errors import ModelError
+from enginebay.models import bind
+from enginebay.reference import (
+    ProbeSettings,
+    evaluator_outputs,
+    record_reference,
+    reference_outputs as reference_outputs_module,
+)
 from enginebay.reference.onnx_evaluator import reference_outputs
+from enginebay.reference.reference_outputs import run_evaluator
+from enginebay.sources import find_model
+from enginebay.tensors import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,3 +40,41 @@ def test_elements_are_gathered_on_an_axis_of_any_length(
     rows, columns = np.indices(x.shape)
     expected = x[indices, columns] if axis == 0 else x[rows, indices]
     assert np.array_equal(found, expected)
+
+
+def _save_scaled(folder: Path) -> Path:
+    text = """<ir_version: 10, opset_import: ["" : 17]> g (float[3] x, float s) => (float[3] y)
+        { y = Mul(x, s) }"""
+    onnx.save(parse_model(text), folder / "scaled.onnx")
+    return folder / "scaled.onnx"
+
+
+def test_the_first_probe_of_a_slow_file_changes_all_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference_outputs_module, "_PROBE_SECONDS", 1e-9)
+    given = [Sample({"x": np.float32([n, 1, 2]), "s": np.float32(n)}, {}) for n in range(4)]
+    save_samples(tmp_path / "given.npz", given)
+    files = tmp_path / "given.npz", tmp_path / "found.npz"
+    monkeypatch.setattr(reference_outputs_module, "_limit_memory", lambda: None)
+    reasons = run_evaluator(_save_scaled(tmp_path), *files, 2)
+    # The example, an item, and the first probe.
+    assert [bool(reason) for reason in reasons] == [False, False, False, True]
+    assert reasons[-1].startswith("onnx's evaluator has taken ")
+    found = load_samples(tmp_path / "found.npz")
+    assert [each.outputs["y"].tolist() for each in found][2] == [4, 2, 4]
+
+
+def test_the_first_probe_of_a_file_changes_all_inputs(tmp_path: Path) -> None:
+    example = {"x": np.float32([1, 2, 3]), "s": np.float32(0.5)}
+    model = bind(find_model(_save_scaled(tmp_path)), example)
+    recorded = record_reference(model, "none", settings=ProbeSettings())
+    assert recorded.basis.labels[:2] == ("example", "redrawn")
+
+
+def test_a_file_that_needs_too_much_memory_has_no_exact_reference(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 17]> g (int64[1] n) => (float y)
+        { all = ConstantOfShape(n) y = ReduceSum<keepdims = 0>(all) }"""
+    onnx.save(parse_model(text), tmp_path / "large.onnx")
+    with pytest.raises(ModelError, match="Unable to allocate"):
+        evaluator_outputs(tmp_path / "large.onnx", [{"n": np.int64([2**40])}])

@@ -60,6 +60,17 @@ def test_coarser_than_allowed() -> None:
     assert verdict_rules.coarser_than_allowed(finer) is None
 
 
+def test_a_file_that_computes_in_8_bits_allows_what_it_says() -> None:
+    file = Basis(precision="int8")
+    assert decide(evidence_of(RIGHT, precision="int8", basis=file))[0] == "verified"
+    # In fp32, other orders of its sums lead to other steps.
+    values = np.random.default_rng(0).normal(size=(2, 1000)).astype(np.float32)
+    steps = values + np.float32(0.03)
+    assert decide(evidence_of(values, steps, basis=file))[0] == "verified"
+    assert decide(evidence_of(values, steps))[0] == "mismatched"
+    assert decide(evidence_of(values, -values, basis=file))[0] == "mismatched"
+
+
 def test_random_reference() -> None:
     basis = Basis(doubt="the model is not deterministic")
     random = evidence_of(RIGHT, WRONG, basis=basis)
@@ -67,6 +78,29 @@ def test_random_reference() -> None:
     # Such a model does not even prove an engine wrong.
     assert decide(random) == ("unverified", "the model is not deterministic")
     assert verdict_rules.random_reference(evidence_of(RIGHT)) is None
+
+
+def test_differing_engines() -> None:
+    basis = Basis(inexact="onnx's reference evaluator cannot run 'm.onnx': no LSTM in 8 bits")
+    differing = evidence_of(RIGHT, WRONG, basis=basis)
+    verdict, reason = decide(differing)
+    assert verdict == "unverified"
+    assert reason == verdict_rules.differing_engines(differing)
+    assert reason.startswith('two engines differ, and neither is exact: "y" at [1]: expected 4.0')
+    assert "no LSTM in 8 bits" in reason
+    assert verdict_rules.differing_engines(evidence_of(RIGHT, WRONG)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "engine", "two_engines"),
+    [(2, "verified", "verified"), (4, "mismatched", "verified"), (8, "mismatched", "unverified")],
+)
+def test_two_engines_are_allowed_twice_the_error(error: int, engine: str, two_engines: str) -> None:
+    expected = [[1000.0, 2000.0], [3000.0, 4000.0]]
+    found = [[1000 * (1 + error * 2.0**-13), 2000.0], [3000.0, 4000.0]]
+    assert decide(evidence_of(expected, found))[0] == engine
+    basis = Basis(inexact="no such operator")
+    assert decide(evidence_of(expected, found, basis=basis))[0] == two_engines
 
 
 def test_different_outputs() -> None:

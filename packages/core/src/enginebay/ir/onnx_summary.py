@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: Parts of the lower-case names of operators that compute in 8 bits, or convert to them.
 _QUANTISED = ("quantize", "qlinear", "qgemm", "qattention", "nbits", "integer")
 
+#: Those that only read weights in few bits, which is exact.
+_EXACT = ("DequantizeLinear", "GatherBlockQuantized", "MatMulNBits")
+
 _OWN_DOMAIN = "ai.onnx"
 
 #: The number of operators that a description names.
@@ -46,6 +49,12 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
         """The operators that compute in 8 bits, or convert to them."""
         names = (name for operators in self.operators.values() for name in operators)
         return tuple(name for name in names if any(part in name.lower() for part in _QUANTISED))
+
+    @property
+    def precision(self) -> str:
+        """The coarsest precision that the file itself asks for: ``fp32``, or ``int8``."""
+        rounding = (name for name in self.quantised if not name.startswith(_EXACT))
+        return "int8" if any(rounding) else "fp32"
 
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text."""

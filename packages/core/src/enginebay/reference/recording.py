@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError, InputError, first_line, nearest
+from enginebay.errors import EnginebayError, InputError, nearest
+from enginebay.ir import summarise_onnx
 from enginebay.reference.covering_plan import record_plan
 from enginebay.reference.decision_search import search_decisions
 from enginebay.reference.larger_sizes import record_larger_sizes
 from enginebay.reference.mask_values import find_float_masks
-from enginebay.reference.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
+from enginebay.reference.probes import (
+    NON_FINITE,
+    REDRAWN,
+    Probe,
+    ProbeGenerator,
+    ProbeSettings,
+)
 from enginebay.reference.recorded_samples import SampleCollection, measure_range
 from enginebay.reference.recorder import Recorder
-from enginebay.reference.reference_outputs import reference_for
+from enginebay.reference.reference_outputs import OnnxReference, reference_for
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification import RecordedReference, check_comparators
@@ -29,15 +35,10 @@ if TYPE_CHECKING:
     from enginebay.data import Item
     from enginebay.models import BoundModel
     from enginebay.reference.probes import Domain
-    from enginebay.reference.reference_outputs import Reference
     from enginebay.state import ModelState
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
-
-#: onnx's evaluator, which is written for clarity, also evaluates the probes if the example took
-#: less than this. Most of the time starts its process, which takes longer on a busy machine.
-_FAST_EVALUATOR_SECONDS = 5.0
 
 
 def record_reference(
@@ -79,7 +80,7 @@ def record_reference(
         special=model.special,
         ascending=model.ascending,
     )
-    if model.signature is None:
+    if isinstance(reference, OnnxReference):
         recorded = _record_foreign_file(model, reference, draw().draw_all(), settings, items)
         if not recorded.missing:
             check_comparators(comparators, recorded.samples)
@@ -130,12 +131,12 @@ def sample_model(
         ModelError: The model does not run on recorded inputs.
     """
     reference = reference_for(model, backend)
-    if model.signature is None:
+    if isinstance(reference, OnnxReference):
         labels, inputs = zip(*recorded, strict=True)
         outputs = reference.compute_outputs(inputs)
         samples = tuple(Sample(*pair) for pair in zip(inputs, outputs, strict=True))
         basis = Basis(labels=labels, domain=settings.domain)
-        return RecordedReference(description=reference.description, samples=samples, basis=basis)
+        return _build_reference(model, reference, samples, basis)
     recorder = Recorder(settings.domain, settings.calibrated, model=model)
     for label, arrays in recorded:
         if label == NON_FINITE:
@@ -161,51 +162,57 @@ def sample_model(
 
 def _record_foreign_file(
     model: BoundModel,
-    reference: Reference,
+    reference: OnnxReference,
     probes: Sequence[Probe],
     settings: ProbeSettings,
     items: Iterable[Item],
 ) -> RecordedReference:
-    """Record samples of a file that PyTorch cannot run; child processes compute the outputs."""
-    start = time.monotonic()
+    """Record samples of a file that PyTorch cannot run; a child process computes the outputs."""
+    collection = SampleCollection(settings.domain, settings.calibrated)
+    collection.add_sample(EXAMPLE, Sample(model.examples, {}))
+    for item in items:
+        # Copied: a data set may fill the same array again for each item.
+        inputs = {name: array.copy() for name, array in item.inputs.items()}
+        collection.add_item(item._replace(inputs=inputs), {})
+    # The first is run in any case, so it changes all inputs.
+    probes = sorted(probes, key=lambda probe: probe.label != REDRAWN)
+    if stacked := collection.stack_items(model.dynamic):
+        probes = [Probe(*stacked), *probes]
+    required = len(collection.samples)
+    given = [sample.inputs for sample in collection.samples] + [probe.inputs for probe in probes]
     try:
-        (outputs,) = reference.compute_outputs([model.examples])
+        results = reference.compute_some(given, required)
     except EnginebayError as err:
         return RecordedReference(
             description=reference.description,
-            samples=(Sample(model.examples, {}),),
+            samples=tuple(collection.samples[:1]),
             basis=Basis(labels=(EXAMPLE,), domain=settings.domain),
             missing=str(err),
         )
-    is_fast = time.monotonic() - start < _FAST_EVALUATOR_SECONDS
-    collection = SampleCollection(settings.domain, settings.calibrated)
-    collection.add_sample(EXAMPLE, Sample(model.examples, outputs))
-    # Copied: a data set may fill the same array again for each item.
-    copied = [
-        item._replace(inputs={name: array.copy() for name, array in item.inputs.items()})
-        for item in items
-    ]
-    results = reference.compute_outputs([item.inputs for item in copied]) if copied else []
-    for item, result in zip(copied, results, strict=True):
-        collection.add_item(item, result)
-    if stacked := collection.stack_items(model.dynamic):
-        probes = [Probe(*stacked), *probes]
-    chosen = probes if is_fast else probes[:1]
-    try:
-        results = reference.compute_outputs([probe.inputs for probe in chosen]) if chosen else []
-    except EnginebayError as err:
-        results = []
-        collection.dropped["the probe inputs"] = first_line(err)
-    for probe, result in zip(chosen, results, strict=False):
-        if collection.accept_outputs(probe.label, result):
-            sample = Sample(probe.inputs, result, kind="probe")
+    for sample, outputs in zip(collection.samples, results, strict=False):
+        assert not isinstance(outputs, str)
+        sample.outputs.update(outputs)
+    for probe, outputs in zip(probes, results[required:], strict=True):
+        if isinstance(outputs, str):
+            collection.dropped[probe.label] = outputs
+        elif collection.accept_outputs(probe.label, outputs):
+            sample = Sample(probe.inputs, outputs, kind="probe")
             collection.add_sample(probe.label, sample, beyond=probe.beyond)
+    basis = msgspec.structs.replace(
+        collection.build_basis(), range=measure_range(model, collection.samples)
+    )
+    return _build_reference(model, reference, tuple(collection.samples), basis)
+
+
+def _build_reference(
+    model: BoundModel, reference: OnnxReference, samples: tuple[Sample, ...], basis: Basis
+) -> RecordedReference:
+    assert model.source.ir is not None
+    precision = summarise_onnx(model.source.ir.path).precision
     return RecordedReference(
         description=reference.description,
-        samples=tuple(collection.samples),
-        basis=msgspec.structs.replace(
-            collection.build_basis(), range=measure_range(model, collection.samples)
-        ),
+        samples=samples,
+        basis=msgspec.structs.replace(basis, inexact=reference.inexact, precision=precision),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from enginebay.errors import EnginebayError, ModelSourceError
+from enginebay.errors import EnginebayError, ModelError, ModelSourceError, first_line
 from enginebay.models import bind
 from enginebay.tensors import Sample, load_samples, save_samples
 
@@ -22,27 +25,20 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NumpyArray]
 
-#: Seconds for onnx's evaluator, which is written for clarity: a ResNet-50 takes some 20 s.
+#: Seconds for onnx's evaluator, which is written for clarity.
 EVALUATOR_TIMEOUT = 300.0
 
+#: Once the probe inputs have taken the evaluator so many CPU seconds, the rest is left out.
+_PROBE_SECONDS = 20.0
 
-class Reference(Protocol):
-    """Computes the outputs that are expected of an engine.
+
+class TorchReference:
+    """Runs the model itself in PyTorch, with no rewriter applied.
 
     Attributes:
         description: Name of the reference in the verdict: ``the PyTorch model, unpatched``, with
             the device that PyTorch computed on if it is not the CPU.
     """
-
-    description: str
-
-    def compute_outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        """Return the outputs by name, for each set of inputs."""
-        ...
-
-
-class TorchReference:
-    """Runs the model itself in PyTorch, with no rewriter applied."""
 
     def __init__(self, model: BoundModel) -> None:
         self._model = model
@@ -64,12 +60,17 @@ class OnnxReference:
     Args:
         path: The ONNX file.
         backend: The backend to verify, which is not used as a reference.
+
+    Attributes:
+        description: Name of the reference in the verdict.
+        inexact: Why a second engine was used; empty if it was not.
     """
 
     def __init__(self, path: Path, backend: str) -> None:
         self._path = path
         self._backend = backend
         self.description = "onnx's reference evaluator"
+        self.inexact = ""
 
     def compute_outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
         """Return the outputs of the evaluator, or of the first engine that can run the file.
@@ -77,28 +78,50 @@ class OnnxReference:
         Raises:
             ModelSourceError: Neither the evaluator nor another engine can run the file.
         """
+        found = self.compute_some(samples, len(samples))
+        return [outputs for outputs in found if not isinstance(outputs, str)]
+
+    def compute_some(
+        self, samples: Sequence[Mapping[str, NumpyArray]], required: int
+    ) -> list[Arrays | str]:
+        """Return the outputs of each sample; after the required ones, a reason if there are none.
+
+        Raises:
+            ModelSourceError: Neither the evaluator nor another engine can run the file.
+        """
         from enginebay.backend import load_hooks
         from enginebay.plugins import installed_backends
 
-        failures = []
         try:
-            return evaluator_outputs(self._path, samples)
+            return _evaluate(self._path, samples, required, EVALUATOR_TIMEOUT)
         except EnginebayError as err:
-            failures.append(str(err))
+            failures = [str(err)]
         for name in installed_backends():
             if name == self._backend:
                 continue
             try:
-                outputs, _ = engine_outputs(load_hooks(name), self._path, samples)
+                outputs = _run_engine(load_hooks(name), self._path, samples, required)
             except EnginebayError as err:
                 failures.append(f"{name}: {err}")
             else:
                 self.description = f"{name}, a second engine"
+                self.inexact = failures[0]
                 return outputs
         raise ModelSourceError(
             f"no reference for '{self._path.name}': neither onnx's evaluator nor another installed "
             f"engine can run the file: {'; '.join(failures)}"
         )
+
+
+def _run_engine(
+    backend: BackendHooks, path: Path, samples: Sequence[Mapping[str, NumpyArray]], required: int
+) -> list[Arrays | str]:
+    """Run an engine on all samples, or else on the required ones."""
+    try:
+        return [*engine_outputs(backend, path, samples)[0]]
+    except EnginebayError as err:
+        outputs, _ = engine_outputs(backend, path, samples[:required])
+        return [*outputs, *[first_line(err)] * (len(samples) - required)]
 
 
 def evaluator_outputs(
@@ -114,14 +137,23 @@ def evaluator_outputs(
     Raises:
         EnginebayError: The evaluator cannot run the file, does not end in time, or crashes.
     """
+    found = _evaluate(path, samples, len(samples), timeout)
+    return [outputs for outputs in found if not isinstance(outputs, str)]
+
+
+def _evaluate(
+    path: Path, samples: Sequence[Mapping[str, NumpyArray]], required: int, timeout: float
+) -> list[Arrays | str]:
     from enginebay.isolation import call
 
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
         input_path, output_path = Path(folder) / "given.npz", Path(folder) / "found.npz"
         save_samples(input_path, [Sample(dict(inputs), {}) for inputs in samples])
         function = "enginebay.reference.reference_outputs:run_evaluator"
-        call(function, path, input_path, output_path, timeout=timeout, result_type=type(None))
-        return [sample.outputs for sample in load_samples(output_path)]
+        arguments = path, input_path, output_path, required
+        reasons = call(function, *arguments, timeout=timeout, result_type=list[str])
+        found = iter(load_samples(output_path))
+        return [reason or next(found).outputs for reason in reasons]
 
 
 def engine_outputs(
@@ -161,16 +193,46 @@ def engine_outputs(
         return run_trial(request, [Sample(dict(inputs), {}) for inputs in samples], timeout=timeout)
 
 
-def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
-    """Run an ONNX file on saved inputs, and save the outputs; called in a child process."""
-    from enginebay.reference.onnx_evaluator import reference_outputs
+def run_evaluator(path: Path, input_path: Path, output_path: Path, required: int) -> list[str]:
+    """Run an ONNX file on saved inputs, and save the outputs; called in a child process.
 
-    samples = load_samples(input_path)
-    results = [Sample({}, reference_outputs(path, sample.inputs)) for sample in samples]
+    Returns:
+        For each sample, why it has no outputs, or "" if they are saved. The required ones have.
+    """
+    from enginebay.reference.onnx_evaluator import read_evaluator
+
+    _limit_memory()
+    run = read_evaluator(path)
+    results, reasons, spent = [], [], 0.0
+    for number, sample in enumerate(load_samples(input_path)):
+        reason, start = "", time.process_time()
+        try:
+            if spent < _PROBE_SECONDS:
+                results.append(Sample({}, run(sample.inputs)))
+            else:
+                reason = f"onnx's evaluator has taken {spent:.0f} s for the probe inputs before"
+        except ModelError as err:
+            if number < required:
+                raise
+            reason = first_line(err)
+        reasons.append(reason)
+        if number >= required:
+            # Not wall time: a busy machine must not decide what is compared.
+            spent += time.process_time() - start
     save_samples(output_path, results)
+    return reasons
 
 
-def reference_for(model: BoundModel, backend: str) -> Reference:
+def _limit_memory() -> None:
+    """Let this process fail before it fills the memory of the machine."""
+    with suppress(ImportError, AttributeError, ValueError, OSError):  # not on Windows
+        import resource
+
+        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def reference_for(model: BoundModel, backend: str) -> TorchReference | OnnxReference:
     """Return a model's reference: PyTorch, or ONNX's evaluator if PyTorch cannot run the model.
 
     Args:

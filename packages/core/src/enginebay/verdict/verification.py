@@ -54,6 +54,9 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         coarse: The first operator of a model with float32 outputs that computes in half precision:
             ``mm in bfloat16 (net.py:12)``; otherwise empty.
         faint: Name of a float output → its largest magnitude in all samples, if that is near zero.
+        inexact: Why another engine is the reference, which rounds as any engine does: onnx's
+            evaluator cannot run the file; otherwise empty.
+        precision: The coarsest precision that the model's file itself computes in.
         domain: Input name → lower and upper bound of generated values, if the caller set bounds.
         targets: Label of a data item → index of the true class.
         doubt: Why no comparison proves anything, for example random outputs; otherwise empty.
@@ -72,6 +75,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     branches: tuple[str, ...] = ()
     coarse: str = ""
     faint: dict[str, float] = {}
+    inexact: str = ""
+    precision: str = "fp32"
     domain: dict[str, tuple[float, float]] = {}
     targets: dict[str, int] = {}
     doubt: str = ""
@@ -98,6 +103,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             "hardly reach it, so pass trained weights, or an example of the usual size"
             for name, size in self.faint.items()
         ]
+        if self.inexact:
+            texts.append(f"the reference is a second engine, since {self.inexact}")
         # A warning about a line that Python reads says it of its decision, too.
         read = {text.partition(": ")[0] for text in self.warnings}
         unread = [decision for decision in self.decisions if decision.place not in read]

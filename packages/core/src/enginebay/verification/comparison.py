@@ -32,6 +32,7 @@ def compare_outputs(
     precision: str = "fp32",
     rtol: float | None = None,
     atol: float | None = None,
+    factor: int = 1,
     apart: Mapping[str, SmallSlices] | None = None,
     rounding: Mapping[str, Rounding] | None = None,
 ) -> tuple[OutputComparison, ...]:
@@ -44,6 +45,7 @@ def compare_outputs(
         rtol: Replaces the relative tolerance of floating-point outputs.
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
+        factor: How often the default relative tolerance is allowed.
         apart: Output name → masks of slices (elements with the same index on an axis) whose
             tolerance is relative to the magnitude of the slice, not of the output; see
             :func:`find_small_slices`. By default, the small slices of ``expected``.
@@ -74,7 +76,8 @@ def compare_outputs(
             arrays = expected[name], found[name]
             slices = None if apart is None else apart.get(name)
             allowed = rounding.get(name) if rounding else None
-            results.append(_compare_output(name, *arrays, precision, rtol, atol, slices, allowed))
+            options = precision, rtol, atol, factor
+            results.append(_compare_output(name, *arrays, options, slices, allowed))
     return tuple(results)
 
 
@@ -99,9 +102,7 @@ def _compare_output(
     name: str,
     expected: Array,
     found: Array,
-    precision: str,
-    rtol: float | None,
-    atol: float | None,
+    options: tuple[str, float | None, float | None, int],
     small_slices: SmallSlices | None,
     rounding: Rounding | None,
 ) -> OutputComparison:
@@ -114,9 +115,9 @@ def _compare_output(
     if right.shape != left.shape:
         reason = f"its shape differs: expected {left.shape}, found {right.shape}"
         return msgspec.structs.replace(result, reason=reason)
-    tolerance = resolve_tolerance(left, dtype, precision, rtol, atol)
+    tolerance = resolve_tolerance(left, dtype, *options)
     scale = tolerance_scale(left, tolerance, small_slices)
-    if rounding is not None and rtol is None and atol is None:
+    if rounding is not None and options[1] is None and options[2] is None:
         tolerance = msgspec.structs.replace(tolerance, rounding=rounding)
     return compare_arrays(result, left, right, tolerance, scale)
 
@@ -172,7 +173,12 @@ def compare_arrays(
 
 
 def resolve_tolerance(
-    expected: NumpyArray, dtype: str, precision: str, rtol: float | None, atol: float | None
+    expected: NumpyArray,
+    dtype: str,
+    precision: str,
+    rtol: float | None,
+    atol: float | None,
+    factor: int,
 ) -> Tolerance:
     """Return an output's tolerance; ``rtol`` and ``atol`` replace the defaults unless None."""
     default = tolerance_for(dtype, precision)
@@ -182,7 +188,7 @@ def resolve_tolerance(
     # Bools and texts must be equal, whatever the caller passes.
     if default.rtol == 0:
         return default
-    relative = default.rtol if rtol is None else rtol
+    relative = factor * default.rtol if rtol is None else rtol
     if atol is not None:
         return Tolerance(relative, atol)
     # rtol=0 requires equal values, so not even the default atol for underflow applies.

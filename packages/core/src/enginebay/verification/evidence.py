@@ -82,7 +82,10 @@ class Evidence:
         """The precision that selects the tolerances, and the user's tolerances."""
         # An engine that computes less precisely than allowed does not get the larger tolerance.
         precision = min(self.precision, self.allowed, key=coarseness)
-        return ToleranceOptions(precision, self.rtol, self.atol)
+        # In a file of 8 bits, the order of a sum decides which of two steps a value takes.
+        precision = max(precision, self.basis.precision, key=coarseness)
+        # The errors of two engines add up.
+        return ToleranceOptions(precision, self.rtol, self.atol, 2 if self.basis.inexact else 1)
 
     @cached_property
     def small_slices(self) -> dict[str, SmallSlices]:

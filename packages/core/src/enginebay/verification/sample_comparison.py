@@ -63,6 +63,7 @@ def compare_sample(
         precision=options.precision,
         rtol=options.rtol,
         atol=options.atol,
+        factor=options.factor,
         apart=small_slices,
         rounding=rounding,
     )

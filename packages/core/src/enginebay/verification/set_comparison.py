@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 
 
 class ToleranceOptions(NamedTuple):
-    """The precision that selects the default tolerances, and the user's own tolerances."""
+    """The precision that selects the default tolerances, and the user's own tolerances.
+
+    Attributes:
+        factor: How often the default relative tolerance is allowed.
+    """
 
     precision: str = "fp32"
     rtol: float | None = None
     atol: float | None = None
+    factor: int = 1
 
 
 def compare_sets(

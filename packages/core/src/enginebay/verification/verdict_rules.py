@@ -46,7 +46,9 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
 
 def coarser_than_allowed(evidence: Evidence) -> str | None:
     """The engine computed in a coarser precision than the parameters allow."""
-    if coarseness(evidence.precision) <= coarseness(evidence.allowed):
+    # A file may compute in 8 bits itself.
+    allowed = max(evidence.allowed, evidence.basis.precision, key=coarseness)
+    if coarseness(evidence.precision) <= coarseness(allowed):
         return None
     return f"the engine computed in {evidence.precision}, but {evidence.allowed} was requested"
 
@@ -54,6 +56,18 @@ def coarser_than_allowed(evidence: Evidence) -> str | None:
 def random_reference(evidence: Evidence) -> str | None:
     """The model returns other outputs in each run, which do not even prove an engine wrong."""
     return evidence.basis.doubt or None
+
+
+def differing_engines(evidence: Evidence) -> str | None:
+    """An output differs from another engine's, which may be wrong itself."""
+    if not evidence.basis.inexact or different_outputs(evidence) is None:
+        return None
+    worst = max(evidence.worst_outputs, key=lambda output: output.badness)
+    return (
+        f"two engines differ, and neither is exact: {worst.describe()}; the other one is the "
+        f"reference, since {evidence.basis.inexact}; deploy the model that the file was exported "
+        "from, or pass a tolerance (--rtol)"
+    )
 
 
 def different_outputs(evidence: Evidence) -> str | None:
@@ -163,6 +177,7 @@ def most_probes_undecided(evidence: Evidence) -> str | None:
 RULES = (
     Rule("mismatched", coarser_than_allowed),
     Rule("unverified", random_reference),
+    Rule("unverified", differing_engines),
     Rule("mismatched", different_outputs),
     Rule("unverified", decided_by_rounding),
     Rule("unverified", blind_comparator),
