@@ -140,24 +140,20 @@ def test_misread_left_padding_is_no_tie_that_rounding_decides(name: str, tmp_pat
 
 
 LOWEST = torch.finfo(torch.float32).min
+PADDED = torch.tensor([[1.0] * 7, [1] * 4 + [0] * 3, [1] * 6 + [0]])
 #: Masks that must stay zeros and ones, as floats.
 FLOAT_MASKS = {
-    "(1 - mask) * lowest": lambda x, m: torch.softmax(x + (1.0 - m) * LOWEST, -1),
-    "a logarithm": lambda x, m: torch.softmax(x + torch.log(m), -1),
-    "a root": lambda x, m: x * m.sqrt(),
-}
-FLOAT_EXAMPLES = {
-    "ones": torch.ones(3, 7),
-    "right padding": torch.tensor([[1.0] * 7, [1] * 4 + [0] * 3, [1] * 6 + [0]]),
+    "ones": (lambda x, m: torch.softmax(x + (1.0 - m) * LOWEST, -1), torch.ones(3, 7)),
+    "zeros": (lambda x, m: torch.softmax(x + m * LOWEST, -1), torch.zeros(3, 7)),
+    "padding": (lambda x, m: torch.softmax(x + (1.0 - m) * LOWEST, -1), PADDED),
+    "padding of ones": (lambda x, m: torch.softmax(x + m * LOWEST, -1), 1 - PADDED),
+    "a root of padding": (lambda x, m: x * m.sqrt(), PADDED),
 }
 
 
-@pytest.mark.parametrize("example", FLOAT_EXAMPLES)
 @pytest.mark.parametrize("name", FLOAT_MASKS)
-def test_a_float_mask_stays_zeros_and_ones_where_others_overflow(
-    name: str, example: str, tmp_path: Path
-) -> None:
-    right, mask = FLOAT_MASKS[name], FLOAT_EXAMPLES[example]
+def test_a_float_mask_stays_zeros_and_ones_where_others_overflow(name: str, tmp_path: Path) -> None:
+    right, mask = FLOAT_MASKS[name]
     dynamic = {each: {0: ("batch", 1, 8)} for each in ("x", "other")}
     done = judge(right, right, (torch.randn(3, 7), mask), tmp_path, dynamic=dynamic)
     assert done.verdict == "verified"
@@ -172,9 +168,18 @@ def test_a_float_mask_stays_zeros_and_ones_where_others_overflow(
     assert wrong.verdict == "mismatched"
 
 
-def test_floats_of_zeros_are_redrawn_if_the_model_takes_others(tmp_path: Path) -> None:
-    example = torch.randn(3, 7), torch.zeros(3, 7)
-    verification = judge(torch.add, lambda x, b: x + b.abs(), example, tmp_path)
+#: Other floats of zeros or ones, with a mistake that zeros and ones alone do not show.
+NO_MASKS = {
+    "a bias": (torch.add, lambda x, b: x + b.abs(), torch.zeros(3, 7)),
+    "a variance of ones": (lambda x, v: x * v.sqrt(), lambda x, v: x * v, torch.ones(3, 7)),
+    "a scale": (torch.mul, lambda x, s: x * s.clamp(max=1), torch.ones(3, 7)),
+}
+
+
+@pytest.mark.parametrize("name", NO_MASKS)
+def test_other_floats_of_zeros_and_ones_are_redrawn(name: str, tmp_path: Path) -> None:
+    right, wrong, value = NO_MASKS[name]
+    verification = judge(right, wrong, (torch.randn(3, 7), value), tmp_path)
     assert verification.verdict == "mismatched"
 
 

@@ -26,15 +26,15 @@ MIRRORED = "mirrored"
 def find_float_masks(model: BoundModel) -> Iterator[str]:
     """Yield the names of float inputs that must stay zeros and ones.
 
-    With other values the model fails, or returns NaN or infinity: ``(1 - mask) * lowest`` overflows
-    from a mask of 2 on, and an engine that computes ``mask * -lowest + lowest`` overflows earlier.
+    With values beyond them (3 and -2) the model fails, or returns NaN or infinity, as ``(1 - mask)
+    * lowest`` does from 2 on; an engine's ``mask * -lowest + lowest`` overflows earlier. A variance
+    of ones need not stay so, since the model takes 3.
     """
     finite = [name for name, array in model.example_outputs().items() if np.isfinite(array).all()]
     for name, array in model.examples.items():
         if len(model.examples) > 1 and is_float(array) and ((array == 0) | (array == 1)).all():
             with suppress(ModelError):
-                other = array + np.resize(np.array([2, -2], array.dtype), array.shape)
-                outputs = model.run({name: np.asarray(other)})
+                outputs = model.run({name: np.asarray(5 * array - 2)})
                 if all(np.isfinite(outputs[output]).all() for output in finite):
                     continue
             yield name
