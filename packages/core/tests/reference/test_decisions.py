@@ -237,6 +237,20 @@ def test_the_verdict_names_the_decisions_and_the_limit_of_each_place(tmp_path: P
         assert eb.verify(tmp_path).basis.decisions == (decision,)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("ending", ["pt", "pt2"])
+def test_a_decision_of_a_file_is_named_by_its_operator(ending: str, tmp_path: Path) -> None:
+    model, ids, file = Tokens(loop(EXPERTS)), torch.tensor([0, 1, 2]), tmp_path / f"model.{ending}"
+    if ending == "pt":
+        torch.jit.save(torch.jit.trace(model, ids), file)
+    else:
+        torch.export.save(torch.export.export(model, (ids,)), file)
+    work_dir = tmp_path / "out"
+    with pytest.warns(eb.VerdictWarning, match="^operator argmax: 5 of 8 choices occur"):
+        verification = eb.deploy(str(file), ids, backend=ENGINE, work_dir=work_dir).verification
+    assert [decision.place for decision in verification.basis.decisions] == ["operator argmax"]
+
+
 def condition(number: int) -> Decision:
     return Decision(kind="condition", place=f"net.py:{number}", missing=("True",))
 

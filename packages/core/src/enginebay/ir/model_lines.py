@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from itertools import takewhile
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from typing import TYPE_CHECKING
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 _LIBRARIES = ("torch", "numpy", "enginebay", "onnx", "onnx_ir", "onnxscript", "sympy")
 
 
-def model_line(frame: FrameType) -> str:
+def model_line(frame: FrameType, outer: int = 0) -> str:
     """Return the model's line in the call stack of a frame, such as ``folder/net.py:12``.
 
     This is the innermost line outside Enginebay, torch, NumPy and the export libraries; empty if
-    there is no such line.
+    there is no such line. Lines of the frame whose id is ``outer``, and of its callers, do not
+    count: they call the model.
     """
-    return _find_line(walk_stack(frame))
+    return _find_line(takewhile(lambda step: id(step[0]) != outer, walk_stack(frame)))
 
 
 def format_raising_line(err: BaseException) -> str:
@@ -42,8 +44,9 @@ def is_model_file(file: str) -> bool:
 def _list_library_paths() -> tuple[str, ...]:
     modules = (sys.modules.get(name) for name in _LIBRARIES)
     folders = (str(Path(str(module.__file__)).parent) for module in modules if module)
-    # A warning's frames include Python's warnings.py, and an import's the frozen importlib.
-    return (*folders, warnings.__file__, "<frozen")
+    # A warning's frames include Python's warnings.py, an import's the frozen importlib, and an
+    # exported program's generated code.
+    return (*folders, warnings.__file__, "<frozen", "<eval_with_key>")
 
 
 def _find_line(steps: Iterable[tuple[FrameType, int]]) -> str:

@@ -163,7 +163,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         self.observation = Observation()
         self.operands: dict[str, tuple[str, Sequence[Any], Mapping[str, Any]]] = {}
         self._kept = kept
-        self._outer_place = ""
+        self._outer = 0
         self._calls: dict[str, int] = {}
         # While a weak reference exists, the address of a freed storage is not reused.
         self._sources: dict[int, tuple[StorageWeakRef, _Sources]] = {}
@@ -173,7 +173,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         """Inside the block, track the tensors that depend on these inputs."""
         for name, tensor in inputs.items():
             self._mark([tensor], _Sources(frozenset((name,)), frozenset((name,))))
-        self._outer_place = model_line(sys._getframe(1))
+        self._outer = id(sys._getframe(2))  # frame 1 is contextlib's
         with _reporting_methods(self), self:
             yield
 
@@ -201,8 +201,9 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         for leaf in leaves:
             if isinstance(leaf, bool | int | float | complex):
                 self.read(leaf)
-        if not self.observation.coarse:
-            self.observation.coarse = _describe_coarse(func, name, leaves)
+        if not self.observation.coarse and (coarse := _describe_coarse(func, name, leaves)):
+            place = self._place()
+            self.observation.coarse = f"{coarse} ({place})" if place else coarse
         changed = [args[position] for position in written if position < len(args)]
         floats = sources._replace(chosen=frozenset()) if sources.chosen else sources
         # The places of sorted values say nothing about the values.
@@ -331,8 +332,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         parents: frozenset[str] = frozenset(),
         used: bool = True,
     ) -> frozenset[str]:
-        place = model_line(sys._getframe(1))
-        place = "" if place == self._outer_place else place
+        place = self._place()
         call = self._calls[f"{place} {name}"] = self._calls.get(f"{place} {name}", -1) + 1
         key = f"{place} {name} {call}"
         self.observation.decisions[key] = TakenSides(place, kind, taken, parents, used)
@@ -367,9 +367,12 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
 
     def read(self, value: object) -> None:
         """Record a value that Python reads, and the line of the model that reads it."""
-        place = model_line(sys._getframe(1))
-        if place:
+        if place := self._place():
             self.observation.readings.append(Reading(place, _abbreviate(value)))
+
+    def _place(self) -> str:
+        """Return the line of the model that runs; empty in a file without Python code."""
+        return model_line(sys._getframe(1), self._outer)
 
     def _note_made(self, values: Iterable[Any]) -> None:
         """Note tensors that the forward makes, which are no tables of the model."""
@@ -480,8 +483,7 @@ def _describe_coarse(func: Any, name: str, results: Iterable[object]) -> str:
     dtype = next((each for each in dtypes if each in (torch.bfloat16, torch.float16)), None)
     if dtype is None:
         return ""
-    place = model_line(sys._getframe(2))
-    return f"{name} in {str(dtype).removeprefix('torch.')}{f' ({place})' if place else ''}"
+    return f"{name} in {str(dtype).removeprefix('torch.')}"
 
 
 # Cached: with _flatten(), this cut the cost of a ResNet-50 forward from 25 to 9 ms.
