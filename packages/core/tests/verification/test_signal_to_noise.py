@@ -129,6 +129,15 @@ def test_scores_that_hardly_vary_are_told_and_no_mismatch() -> None:
     assert (signal.passed, signal.lost, signal.faint) == (True, "", "[..., 4:7]")
 
 
+@pytest.mark.parametrize("step", [2.5, 1 / 64])
+def test_scores_of_a_single_box_are_told_if_they_are_lost(step: float) -> None:
+    boxes, scores = BOXES[:, :, 0], SCORES[:, :, 0]
+    expected = np.concatenate([boxes, scores], -1)
+    signal = measure(expected, np.concatenate([boxes, np.round(scores / step) * step], -1))
+    assert (signal.passed, signal.lost) == (True, "")
+    assert signal.faint == ("[..., 4:7]" if step > 1 else "")
+
+
 #: What an engine returns for a batch, one row of which it should have returned for each.
 MIXED: dict[str, Callable[[NumpyArray], NumpyArray]] = {
     "the mean": lambda rows: rows.mean(1, keepdims=True),
