@@ -78,7 +78,8 @@ class VerifyOptions(Declared):
             not required for an engine that is built for other machines.
         strict: Fail if the engine uses a fallback.
         timeout: Time limit in seconds for the child processes that convert the model, and
-            separately for the child processes that load and run the engine.
+            separately for the child processes that load and run the engine. A run of the model
+            itself may take as much processor time.
 
     Raises:
         ParamsError: A field is unknown, or a value is invalid.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -191,6 +192,7 @@ def bind(
     input_shapes: Shapes | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
+    timeout: float = math.inf,
 ) -> BoundModel:
     """Bind a model to example inputs: run the model once, and name its inputs and outputs.
 
@@ -211,6 +213,7 @@ def bind(
             example.
         min_shapes: Input name → smallest shape.
         max_shapes: Input name → largest shape.
+        timeout: Seconds of processor time that the run may take.
 
     Raises:
         InputError: The example inputs are missing, or do not match the model.
@@ -235,6 +238,7 @@ def bind(
         source.module,
         input_names=input_names or _spec_names(known_inputs),
         output_names=output_names or _spec_names(known_outputs),
+        timeout=timeout,
     )
     signature = read(inputs)
     if generated := [spec for spec in signature.inputs if is_generated(spec, args, source)]:

@@ -5,6 +5,7 @@ Inputs get the names of the parameters of ``forward``, outputs the keys of the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -127,6 +128,7 @@ def read_signature(
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    timeout: float = math.inf,
 ) -> Signature:
     """Run a model once on its example inputs, and name its inputs and outputs.
 
@@ -137,6 +139,7 @@ def read_signature(
             nested; values other than tensors and NumPy arrays stay constant.
         input_names: One name per input tensor; by default the parameter names.
         output_names: One name per output tensor; by default the keys of the result.
+        timeout: Seconds of processor time that the run may take.
 
     Raises:
         InputError: The example inputs do not match ``forward``, or the names are invalid.
@@ -147,7 +150,7 @@ def read_signature(
     call, inputs = bind_arguments(torch_private.unwrap_compiled_module(model), args)
     copies = {name: copy_detached(tensor) for name, tensor in inputs.items()}
     inputs = rename_tensors("input", copies, input_names)
-    observer = Observer()
+    observer = Observer(limit=timeout)
     try:
         result, mutated = _forward(
             torch_private.unwrap_compiled_module(model), call, inputs, observer

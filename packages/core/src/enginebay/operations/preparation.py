@@ -137,6 +137,7 @@ def _bind_inputs(
         input_shapes=settings.params.input_shapes,
         min_shapes=settings.params.min_shapes,
         max_shapes=settings.params.max_shapes,
+        timeout=settings.verify.timeout,
     )
 
 

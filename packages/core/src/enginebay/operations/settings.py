@@ -204,6 +204,7 @@ def _check_options(settings: Settings) -> Settings:
             effort=10 if verify.probes == "thorough" else 1,
             large=verify.probes_extreme,
             calibrated=backend.calibrated_precision(params),
+            timeout=verify.timeout,
         ),
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from enginebay.reference.recorder import PROBE_SECONDS
 from enginebay.reference.seen_decisions import is_derived
 from enginebay.tensors import to_numpy, to_torch
 
@@ -158,7 +159,7 @@ def _ascend(
     for _ in range(_STEPS):
         if length < _SHORTEST_STEP or time.thread_time() > deadline:
             break
-        observer = Observer(kept=(goal.key,))
+        observer = Observer(kept=(goal.key,), limit=PROBE_SECONDS)
         tensors = {name: to_torch(array, model.device) for name, array in inputs.items()}
         leaves = [tensors[name].requires_grad_() for name in ranges]
         try:

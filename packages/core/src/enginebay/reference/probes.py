@@ -7,6 +7,7 @@ the same probe inputs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -94,6 +95,8 @@ class ProbeSettings:
             of the usual time, number and bytes.
         large: True to also generate values at the limits of float32.
         calibrated: The precision of an engine that was calibrated with data; otherwise empty.
+        timeout: Seconds of processor time that a run on the example, or at a requested size, may
+            take.
 
     Raises:
         UsageError: The count is negative.
@@ -104,6 +107,7 @@ class ProbeSettings:
     effort: int = 1
     large: bool = False
     calibrated: str = ""
+    timeout: float = math.inf
 
     def __post_init__(self) -> None:
         if self.count < 0:

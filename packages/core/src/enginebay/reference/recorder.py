@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 _BUDGET_SECONDS = 0.75
 _BUDGET_BYTES = 1 << 27
 
+#: A probe input may take so many seconds of processor time, or times the example's: a loop that
+#: waits for a value may never end on zeros.
+PROBE_SECONDS = 10.0
+_PROBE_FACTOR = 50
+
 #: An output of smaller values is what remains of a signal that faded from layer to layer.
 _FAINT = 1e-6
 
@@ -47,6 +53,10 @@ class Recorder(SampleCollection):
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
     effort: int = 1
+    #: Seconds of processor time that a run on the caller's inputs or sizes may take.
+    timeout: float = math.inf
+    #: The same for a probe input; known after the example's run.
+    probe_timeout: float = math.inf
     doubt: str = ""
     #: True if a run has sorted values, so that equal values have no defined order.
     orders: bool = False
@@ -85,7 +95,9 @@ class Recorder(SampleCollection):
             self.dropped[probe.label] = "the model sorts values, and these are all equal"
             return
         try:
-            outputs = self._run(probe.inputs)
+            outputs = self._run(
+                probe.inputs, self.timeout if probe.required else self.probe_timeout
+            )
         except ModelError as err:
             if probe.required:
                 self._record_tiled(probe, err)
@@ -156,13 +168,16 @@ class Recorder(SampleCollection):
         sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
         self.add_sample(probe.label, sample, beyond=probe.beyond)
 
-    def _run(self, inputs: Arrays) -> Arrays:
+    def _run(self, inputs: Arrays, limit: float | None = None) -> Arrays:
         from enginebay.state import Observer
 
         # CPU time of this thread: wall time on a busy machine would make the sizes random.
-        observer, start = Observer(), time.thread_time()
+        observer = Observer(limit=self.timeout if limit is None else limit)
+        start = time.thread_time()
         outputs = self.model.run(inputs, observer)
         seconds = time.thread_time() - start
+        if self.probe_timeout == math.inf:
+            self.probe_timeout = max(PROBE_SECONDS, _PROBE_FACTOR * seconds)
         observation = observer.observation
         # The lower limit avoids a division by zero after a run of no measurable time.
         self.cost = max(

@@ -91,6 +91,7 @@ def record_reference(
         model=model,
         comparators=comparators,
         effort=settings.effort,
+        timeout=settings.timeout,
     )
     recorder.record_example(state)
     for item in items:

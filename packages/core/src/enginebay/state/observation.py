@@ -6,6 +6,7 @@ right for that value only. This file imports torch at its top, since a class der
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import threading
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
+from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 from zlib import crc32
 
@@ -149,6 +151,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
 
     Args:
         kept: Keys of decisions whose operands are kept.
+        limit: Seconds of processor time after which the forward raises TimeoutError.
 
     Attributes:
         observation: The result.
@@ -158,11 +161,13 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
     # Without this, torch refuses to run torch.cond under a dispatch mode.
     supports_higher_order_operators = True
 
-    def __init__(self, kept: Collection[str] = ()) -> None:
+    def __init__(self, kept: Collection[str] = (), limit: float = math.inf) -> None:
         super().__init__()
         self.observation = Observation()
         self.operands: dict[str, tuple[str, Sequence[Any], Mapping[str, Any]]] = {}
         self._kept = kept
+        self._limit = limit
+        self._deadline = math.inf
         self._outer = 0
         self._calls: dict[str, int] = {}
         # While a weak reference exists, the address of a freed storage is not reused.
@@ -174,6 +179,8 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         for name, tensor in inputs.items():
             self._mark([tensor], _Sources(frozenset((name,)), frozenset((name,))))
         self._outer = id(sys._getframe(2))  # frame 1 is contextlib's
+        # Processor time of this thread: wall time on a busy machine would end right runs.
+        self._deadline = thread_time() + self._limit
         with _reporting_methods(self), self:
             yield
 
@@ -185,6 +192,8 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """Run one operator, and record on which inputs its result depends."""
+        if thread_time() > self._deadline:
+            raise TimeoutError(f"more than {self._limit:g} s of processor time")
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         tags = getattr(func, "tags", ())  # a higher-order operator has none
