@@ -22,7 +22,6 @@ from .models import build, differences, engine_outputs, versions
 
 #: What the evaluator refuses, so that another reference judges the file.
 REFUSED = {
-    "ConvTranspose": "Given n_input_plane",
     "GRU": "onnx ignores",
     "GlobalLpPool": "No registered implementation",
     "GridSample": "onnx limits a point",

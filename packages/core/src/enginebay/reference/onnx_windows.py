@@ -34,11 +34,6 @@ class _Axis(NamedTuple):
         """The end of the last position, with the padding before."""
         return (self.positions - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
-    def meet(self, index: int) -> slice:
-        """Return what an element of the window meets in all positions."""
-        start = index * self.dilation
-        return slice(start, start + (self.positions - 1) * self.stride + 1, self.stride)
-
 
 def _plan_axes(
     sizes: Sequence[int], *, kernel_shape: Sequence[int], auto_pad: str, **attributes: Any
@@ -66,6 +61,18 @@ def _plan_axes(
     return plan
 
 
+def _meet(axes: Sequence[_Axis], index: Sequence[int]) -> Any:
+    """Return the index of what an element of the window meets in all positions."""
+    starts = [axis.dilation * place for axis, place in zip(axes, index, strict=True)]
+    return (
+        ...,
+        *(
+            slice(start, start + (axis.positions - 1) * axis.stride + 1, axis.stride)
+            for axis, start in zip(axes, starts, strict=True)
+        ),
+    )
+
+
 def _slide(
     x: NumpyArray, axes: Sequence[_Axis], fill: float = 0
 ) -> Iterator[tuple[tuple[int, ...], NumpyArray]]:
@@ -77,11 +84,7 @@ def _slide(
     ]
     padded = np.pad(x, [(0, 0), (0, 0), *widths], constant_values=fill)
     for index in np.ndindex(*(axis.kernel for axis in axes)):
-        places: tuple[Any, ...] = (
-            ...,
-            *(axis.meet(place) for axis, place in zip(axes, index, strict=True)),
-        )
-        yield index, padded[places]
+        yield index, padded[_meet(axes, index)]
 
 
 class Conv(Operator):
@@ -106,15 +109,56 @@ class Conv(Operator):
 
 
 class ConvTranspose(Operator):
-    """onnx's fails for groups."""
+    """onnx's fails for groups and for ``output_shape``."""
 
     def _run(
         self, x: NumpyArray, weight: NumpyArray, bias: Any = None, *, group: int, **attributes: Any
     ) -> Arrays:
-        parts = zip(np.split(x, group, 1), np.split(weight, group), strict=True)
-        found = [self.run_as("ConvTranspose", self.opset, part, attributes)[0] for part in parts]
-        shift = 0 if bias is None else bias.reshape(-1, *[1] * (x.ndim - 2))
-        return ((np.concatenate(found, 1) + shift).astype(x.dtype),)
+        rank = x.ndim - 2
+        ones = [1] * rank
+        steps = (attributes.get(name) or ones for name in ("strides", "dilations"))
+        sizes = zip(weight.shape[2:], *steps, x.shape[2:], strict=True)
+        axes = [
+            _Axis(width, stride, dilation, 0, 0, size) for width, stride, dilation, size in sizes
+        ]
+        wide = np.result_type(x, np.float32)
+        kernel = weight.astype(wide).reshape(group, -1, *weight.shape[1:])
+        kernel = np.moveaxis(kernel, (0, 2, 1), (-3, -2, -1))
+        rows = x.astype(wide).reshape(len(x), group, x.shape[1] // group, -1)
+        cuts = _plan_cuts(axes, **attributes)
+        room = [max(axis.end, stop) for axis, (_, stop) in zip(axes, cuts, strict=True)]
+        found = np.zeros((len(x), group * weight.shape[1], *room), wide)
+        for index in np.ndindex(*weight.shape[2:]):
+            part: NumpyArray = kernel[index] @ rows
+            found[_meet(axes, index)] += part.reshape(len(x), -1, *x.shape[2:])
+        kept: Any = (..., *(slice(*cut) for cut in cuts))
+        found = found[kept]
+        shift = 0 if bias is None else bias.reshape(-1, *ones)
+        return ((found + shift).astype(x.dtype),)
+
+
+def _plan_cuts(
+    axes: Sequence[_Axis],
+    *,
+    auto_pad: str,
+    pads: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    **_: Any,
+) -> list[tuple[int, int]]:
+    """Return where the output of a transposed convolution starts and stops on each axis."""
+    cuts = []
+    for number, axis in enumerate(axes):
+        end = axis.end + (output_padding[number] if output_padding else 0)
+        before, after = (pads[number], pads[number + len(axes)]) if pads else (0, 0)
+        start, stop = before, end - after
+        if output_shape or auto_pad.startswith("SAME"):
+            size = output_shape[number] if output_shape else axis.positions * axis.stride
+            total = max(end - size, 0)
+            start = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+            stop = start + size
+        cuts.append((start, stop))
+    return cuts
 
 
 class MaxPool(Operator):
