@@ -111,6 +111,14 @@ def test_inputs_outputs_and_opset_are_read(tmp_path) -> None:
     assert ir.files == (ir.path,)
 
 
+def test_a_dimension_whose_name_says_nothing_is_equal_to_no_other(tmp_path) -> None:
+    model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    del model.graph.input[:]
+    model.graph.input.extend([value("x", ["?", 3, "?"]), value("z", ["n?", "-", "n?"])])
+    ir = read_onnx(saved(model, tmp_path))
+    assert [spec.dims for spec in ir.inputs] == [("x_0", 3, "x_2"), ("n?", "z_1", "n?")]
+
+
 def test_a_negative_size_is_an_open_one(tmp_path) -> None:
     model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
     del model.graph.input[:]

@@ -101,8 +101,9 @@ def _read_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int
     # Some exporters write -1 for an open size, and engines read it so; 0 is a size to them.
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
-    # Unique for a dimension without a name: equal names mean equal sizes.
-    return dim.dim_param or f"{name}_{axis}"
+    # Unique for a dimension without a name, such as "?": equal names mean equal sizes.
+    is_named = any(map(str.isalnum, dim.dim_param))
+    return dim.dim_param if is_named else f"{name}_{axis}"
 
 
 def read_dtype(element: int) -> str:
