@@ -78,3 +78,13 @@ def test_a_file_that_needs_too_much_memory_has_no_exact_reference(tmp_path: Path
     onnx.save(parse_model(text), tmp_path / "large.onnx")
     with pytest.raises(ModelError, match="Unable to allocate"):
         evaluator_outputs(tmp_path / "large.onnx", [{"n": np.int64([2**40])}])
+
+
+def test_a_probe_of_which_an_output_is_not_a_number_is_left_out(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 17]> g (float[4] x) => (float[4] y, float[4] z)
+        { y = Log(x) z = Neg(x) }"""
+    onnx.save(parse_model(text), tmp_path / "log.onnx")
+    model = bind(find_model(tmp_path / "log.onnx"), {"x": np.float32([1, 2, 3, 4])})
+    recorded = record_reference(model, "none", settings=ProbeSettings())
+    assert "the other sign: the file returns no number as 'y'" in recorded.basis.dropped
+    assert all(np.isfinite(each.outputs["z"]).all() for each in recorded.samples)

@@ -24,7 +24,7 @@ from enginebay.reference.probes import (
 from enginebay.reference.recorded_samples import SampleCollection, measure_range
 from enginebay.reference.recorder import Recorder
 from enginebay.reference.reference_outputs import OnnxReference, reference_for
-from enginebay.tensors import Sample
+from enginebay.tensors import Sample, is_all_non_finite
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification import RecordedReference, check_comparators
 
@@ -196,6 +196,8 @@ def _record_foreign_file(
     for probe, outputs in zip(probes, results[required:], strict=True):
         if isinstance(outputs, str):
             collection.dropped[probe.label] = outputs
+        elif lost := _find_lost(collection.samples[0].outputs, outputs):
+            collection.dropped[probe.label] = f"the file returns no number as '{lost}'"
         elif collection.accept_outputs(probe.label, outputs):
             sample = Sample(probe.inputs, outputs, kind="probe")
             collection.add_sample(probe.label, sample, beyond=probe.beyond)
@@ -203,6 +205,12 @@ def _record_foreign_file(
         collection.build_basis(), range=measure_range(model, collection.samples)
     )
     return _build_reference(model, reference, tuple(collection.samples), basis)
+
+
+def _find_lost(example: Arrays, outputs: Arrays) -> str:
+    """Return an output that is nothing but NaN and infinity, and is not so for the example."""
+    lost = (name for name, array in outputs.items() if is_all_non_finite(array))
+    return next((name for name in lost if not is_all_non_finite(example[name])), "")
 
 
 def _build_reference(
