@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnx.reference import ReferenceEvaluator
 from packages.core.tests.exports import export
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -468,3 +469,30 @@ def test_compiled_function_is_exported_without_compiling(exporter, tmp_path) -> 
     ir = export(Compiled(), torch.ones(2, 3), path=tmp_path / "m", exporter=exporter)
     outputs = reference_outputs(ir.path, {"x": np.ones((2, 3), np.float32)})
     assert (outputs["output"] == 3).all()
+
+
+class Joined(nn.Module):
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return torch.cat([first, second], 1).mul(2).relu()
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize(
+    ("inputs", "output"),
+    [(("first", "cat"), "y"), (("mul", "relu"), "y"), (("a", "b"), "cat"), (("relu", "b"), "mul")],
+)
+def test_names_of_operators_are_names_of_inputs_and_outputs(
+    inputs: tuple[str, str], output: str, exporter: str, tmp_path
+) -> None:
+    example = torch.randn(2, 3), torch.randn(2, 4)
+    ir = export(
+        *(Joined(), example),
+        path=tmp_path / "m.onnx",
+        exporter=exporter,
+        input_names=inputs,
+        output_names=[output],
+    )
+    onnx.checker.check_model(ir.path, full_check=True)
+    feed = {name: tensor.numpy() for name, tensor in zip(inputs, example, strict=True)}
+    (found,) = ReferenceEvaluator(str(ir.path)).run([output], feed)
+    assert np.array_equal(found, Joined()(*example).numpy())

@@ -41,6 +41,7 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
             another opset than the requested one.
     """
     import torch
+    from onnx_ir.passes.common import NameFixPass
 
     with quiet(), repair_optimiser() as is_sound:
         program = torch.onnx.export(
@@ -55,6 +56,8 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
             opset_version=job.opset,
         )
         assert program is not None
+        # The exporter does not look whether a node's value has the name of an input or output.
+        NameFixPass()(program.model)
         check_open_dims(_build_specs(program.model.graph.inputs), job)
         _check_outputs(program, job)
         program.model.metadata_props.update(describe((), (), job.example_shapes))
