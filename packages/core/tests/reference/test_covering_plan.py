@@ -219,3 +219,46 @@ def test_thorough_probes_combine_more(tmp_path: Path) -> None:
         for n in (8, "thorough")
     )
     assert thorough > usual
+
+
+OPEN = {"x": {0: "rows", 1: "length"}, "other": {0: "rows", 1: "length"}}
+FAR: dict[str, Compute] = {
+    "a mask that ends at position 32": lambda x, m: torch.where(
+        torch.arange(x.shape[1]) < 32, m, torch.ones_like(m)
+    ),
+    "the mask of another row from row 8 on": lambda x, m: torch.where(
+        (torch.arange(x.shape[0]) < 8)[:, None], m, m.roll(8, 0)
+    ),
+    "no mask beyond 512 elements": lambda x, m: torch.where(
+        torch.arange(x.shape[0])[:, None] * x.shape[1] + torch.arange(x.shape[1]) < 512,
+        m,
+        torch.ones_like(m),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_masks_have_holes_at_the_largest_sizes_of_all(name: str, tmp_path: Path) -> None:
+    def wrong(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return masked_mean(x, FAR[name](x, mask))
+
+    example = (torch.randn(2, 12), torch.ones(2, 12, dtype=torch.int64))
+    right = judge(masked_mean, masked_mean, example, tmp_path / "right", dynamic=OPEN)
+    assert right.verdict == "verified"
+    found = judge(masked_mean, wrong, example, tmp_path / "wrong", dynamic=OPEN)
+    assert found.verdict == "mismatched"
+
+
+@pytest.mark.parametrize("least", [2, 3, 5])
+def test_a_size_without_limits_may_have_a_least_one(least: int, tmp_path: Path) -> None:
+    def right(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return x.unfold(1, least, 1).sum(-1)
+
+    example = (torch.randn(2, 12), torch.ones(2))
+    dynamic = {"x": {0: "rows", 1: "length"}}
+    found = judge(right, right, example, tmp_path, dynamic=dynamic)
+    assert found.verdict == "verified"
+    assert found.basis is not None
+    assert found.basis.range is not None
+    assert found.basis.range.sizes["length"].sizes[0] == least
+    assert not any("multiples" in text for text in found.basis.dropped)

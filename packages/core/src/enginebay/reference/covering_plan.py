@@ -38,7 +38,8 @@ def record_plan(recorder: Recorder, generator: ProbeGenerator) -> None:
     refused = []
     for probe in generator.draw_all():
         recorder.record_probe(probe)
-        if probe.label not in recorder.labels and probe.tiled is not None:
+        # A smaller size that is refused may be too small, whatever it is a multiple of.
+        if probe.label not in recorder.labels and probe.tiled is not None and probe.grows:
             refused.append(probe)
     # A model that refuses random values refuses them at any size.
     if REDRAWN not in recorder.labels:

@@ -10,6 +10,8 @@ from enginebay.errors import ModelError
 from enginebay.models import shapes_at, unlimited_sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enginebay.reference.probes import ProbeGenerator
     from enginebay.reference.recorder import Recorder
 
@@ -39,6 +41,7 @@ def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
         return label in recorder.labels
 
     # One name at a time: ten times an image's height and width cost a hundred times as much.
+    reached: dict[str, tuple[int, float]] = {}
     for name, size in sizes.items():
         # Costs grow at least with the size, and at most (attention) with its square.
         multiple, cost, power, limit = 1, example_cost, 1.0, _MAX_MULTIPLE
@@ -60,3 +63,27 @@ def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
             growth = math.log(recorder.cost * len(sizes) / cost) / math.log(larger / multiple)
             multiple, cost = larger, recorder.cost * len(sizes)
             power = min(max(growth, 1.0), 2.0)
+        reached[name] = multiple, max(cost / example_cost, 1.0)
+    if accepts_random_values and any(multiple > 1 for multiple, _ in reached.values()):
+        _record_all(recorder, probes, sizes, reached, example_cost / len(sizes))
+
+
+def _record_all(
+    recorder: Recorder,
+    probes: ProbeGenerator,
+    sizes: Mapping[str, int],
+    reached: Mapping[str, tuple[int, float]],
+    cost: float,
+) -> None:
+    """Record all sizes at once, as large as the budget allows, with masks that have holes.
+
+    An engine that goes wrong at far positions of a mask is right there for a mask of ones.
+    """
+    while math.prod(growth for _, growth in reached.values()) * cost > 1:
+        # Half the size costs at most half as much.
+        halved = {name: (max(m // 2, 1), max(g / 2, 1.0)) for name, (m, g) in reached.items()}
+        if halved == reached:
+            break
+        reached = halved
+    largest = {name: reached[name][0] * max(size, 1) for name, size in sizes.items()}
+    recorder.record_probe(probes.draw_largest(largest))

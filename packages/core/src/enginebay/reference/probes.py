@@ -69,6 +69,7 @@ class Probe:
         tied: True if the elements of each float input are all equal, so that the order in which a
             sort returns their indices is undefined.
         row: The level of each input and dimension that varies: ``{"mask": "an empty row"}``.
+        grows: True if a size is larger than the example's.
         tiled: Arrays of the same sizes that repeat the example's values, for a model that rejects
             random values; None if the sizes are the example's.
     """
@@ -79,6 +80,7 @@ class Probe:
     beyond: bool = False
     tied: bool = False
     row: Mapping[str, Level] = field(default_factory=dict)
+    grows: bool = False
     tiled: Arrays | None = None
 
 
@@ -169,8 +171,12 @@ class ProbeGenerator:
         The smallest and largest sizes of dynamic dimensions come first, then probe inputs that vary
         a single size or input, then up to ``count`` that vary everything, and large values last.
         """
+        # A size that was opened without limits may have others, which are found.
+        is_limited = any(
+            dim.max is not None for axes in self._dynamic.values() for dim in axes.values()
+        )
         extremes = (
-            self.draw_at(shapes, required=True)
+            self.draw_at(shapes, required=is_limited)
             for shapes in extreme_shapes(self._dynamic, self._shapes)
         )
         # A calibrated engine is right for values like those of its data only.
@@ -266,6 +272,16 @@ class ProbeGenerator:
         )
         return self.make_probe("; ".join(parts), inputs, row)
 
+    def draw_largest(self, sizes: Mapping[str, int]) -> Probe:
+        """Return a probe input of these sizes, in which masks and single values have other values.
+
+        Args:
+            sizes: Dimension name → size.
+        """
+        row: dict[str, Level] = {f"{name}=": size for name, size in sizes.items()}
+        row |= {name: next(iter(levels)) for name, levels in self._own.items() if levels}
+        return self.draw_row(row)
+
     def draw_near(self, probe: Probe, grain: int) -> Probe | None:
         """Return a probe input near another one, whose sizes are odd multiples of ``grain``.
 
@@ -325,7 +341,9 @@ class ProbeGenerator:
         sizes = named_sizes(self._dynamic, shapes)
         row: dict[str, Level] = {f"{name}=": size for name, (_, size) in sizes.items()}
         probe = self.make_probe(f"the sizes {_format_sizes(shapes)}", inputs, row)
-        return replace(probe, required=required, tiled=tiled)
+        pairs = (zip(shape, self._shapes[name], strict=True) for name, shape in shapes.items())
+        grows = any(size > usual for sizes in pairs for size, usual in sizes)
+        return replace(probe, required=required, tiled=tiled, grows=grows)
 
     def make_probe(self, label: str, drawn: Arrays, row: Mapping[str, Level] = _NO_LEVELS) -> Probe:
         """Return a probe input with these arrays, clipped to the domain."""

@@ -220,6 +220,7 @@ class Recorder(SampleCollection):
             range=measure_range(self.model, self.samples),
             doubt=self.doubt,
             coarse=self._find_coarse(),
+            packed=max((run.packed for runs in self.observed.values() for run in runs), default=""),
             faint=dict(self._find_faint()),
         )
 

@@ -121,6 +121,7 @@ class Observation:
         random: True if the forward draws random numbers.
         coarse: The first operator that computes in half precision, and its line of the model:
             ``mm in bfloat16 (net.py:12)``.
+        packed: The line of the model that packs padded rows into a nested tensor.
         largest: Size in bytes of the largest tensor that depends on the inputs.
         decisions: Key of a decision (its place, operator and call) → which sides were taken.
     """
@@ -133,6 +134,7 @@ class Observation:
     orders: bool = False
     random: bool = False
     coarse: str = ""
+    packed: str = ""
     largest: int = 0
     decisions: dict[str, TakenSides] = field(default_factory=dict)
 
@@ -227,6 +229,8 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             and any(getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves)
         ):
             self.observation.orders = True
+        if name == "_nested_tensor_from_mask":
+            self.observation.packed = model_line(sys._getframe(1))
         if name in _EQUALITY:
             self._note_special(name, args, result)
         if name in _BOUNDARIES:

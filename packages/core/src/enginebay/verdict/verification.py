@@ -53,6 +53,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             ``net.py:12``.
         coarse: The first operator of a model with float32 outputs that computes in half precision:
             ``mm in bfloat16 (net.py:12)``; otherwise empty.
+        packed: Line of the model that packs padded rows into a nested tensor; otherwise empty.
         faint: Name of a float output → its largest magnitude in all samples, if that is near zero.
         inexact: Why another engine is the reference, which rounds as any engine does: onnx's
             evaluator cannot run the file; otherwise empty.
@@ -74,6 +75,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     coarse: str = ""
+    packed: str = ""
     faint: dict[str, float] = {}
     inexact: str = ""
     precision: str = "fp32"
@@ -320,6 +322,12 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             causes.append(
                 f"Python reads values at {lines}, so the engine is right for one branch only: "
                 "select with torch.where or torch.cond there"
+            )
+        elif self.basis.packed:
+            causes.append(
+                f"PyTorch packs padded rows here ({self.basis.packed}) and returns 0 at their "
+                "ends, which no exporter writes: nn.TransformerEncoder(…, "
+                "enable_nested_tensor=False)"
             )
         elif self.basis.coarse:
             causes.append(

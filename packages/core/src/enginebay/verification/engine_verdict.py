@@ -142,6 +142,11 @@ def build_verdict(
 
 def describe_non_finite(evidence: Evidence) -> str:
     """Describe how engine and model differ on inputs with NaN and infinity; "" if they agree."""
+    for label, name in evidence.undefined:
+        return (
+            f"the model returns NaN on the probe '{label}', where the engine returns numbers: "
+            f'"{name}"'
+        )
     for sample, found in evidence.non_finite_runs:
         if not found:
             return "the engine raises an error or crashes on inputs with NaN and infinity"

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from enginebay.inference import coarseness
 from enginebay.tensors import is_float
@@ -51,15 +52,52 @@ class Evidence:
     precision: str = "fp32"
     allowed: str = "fp32"
 
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """The label of each run."""
+        return self.basis.labels or (EXAMPLE,) * len(self.recorded)
+
     @cached_property
     def runs(self) -> list[tuple[str, Sample, Mapping[str, NumpyArray]]]:
         """The label, the sample and the engine's outputs of each run that counts.
 
         Runs on NaN and infinity do not count.
         """
-        labels = self.basis.labels or (EXAMPLE,) * len(self.recorded)
-        rows = zip(labels, self.recorded, self.found, strict=True)
+        rows = zip(self.all_labels, self.recorded, self.settled, strict=True)
         return [row for row in rows if row[1].kind != "non_finite"]
+
+    @cached_property
+    def settled(self) -> list[Mapping[str, NumpyArray]]:
+        """The engine's outputs, with NaN where it has numbers for NaN of the model on a probe.
+
+        A row that is masked whole, as no example is, has no defined result.
+        """
+        return [*map(self._settle_nan, self.recorded, self.found)]
+
+    def _settle_nan(
+        self, sample: Sample, found: Mapping[str, NumpyArray]
+    ) -> Mapping[str, NumpyArray]:
+        settled = dict(found)
+        for name, array in sample.outputs.items() if sample.kind == "probe" else ():
+            known = self.recorded[0].outputs.get(name)
+            if not is_float(array) or name not in found or known is None or not is_float(known):
+                continue
+            other = found[name]
+            if other.shape != array.shape or not is_float(other) or np.isnan(known).any():
+                continue
+            if (undefined := np.isnan(array) & ~np.isnan(other)).any():
+                settled[name] = np.where(undefined, array, other).astype(other.dtype)
+        return settled
+
+    @property
+    def undefined(self) -> list[tuple[str, str]]:
+        """The label and the output of each probe on which NaN of the model counts for nothing."""
+        return [
+            (label, name)
+            for label, found, settled in zip(self.all_labels, self.found, self.settled, strict=True)
+            for name, array in settled.items()
+            if array is not found[name]
+        ]
 
     @property
     def labels(self) -> tuple[str, ...]:
