@@ -146,6 +146,65 @@ def test_state_that_changes_the_next_run_is_reported(case: str, tmp_path: Path) 
     assert deployed.verification.reason.endswith("; an engine stores none")
 
 
+def slowly_in_a_buffer(model: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x - model.mean
+    model.mean.mul_(1 - 1e-5).add_(x.mean() * 1e-5)
+    return y
+
+
+def slowly_in_a_number(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.number += 1e-6
+    return x * (1 + model.number)
+
+
+def only_with_nan(model: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x + model.mean * 0
+    model.mean.copy_(x.mean())
+    return y
+
+
+def from_the_longest_input_on(model: Any, x: torch.Tensor) -> torch.Tensor:
+    if len(x) > max(model.number, 4):
+        model.number = len(x)
+    return x * max(model.number, 4)
+
+
+def from_the_largest_value_on(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.mean.copy_(torch.maximum(model.mean, x.abs().max() - 2))
+    return x + model.mean
+
+
+RARE_CASES = {
+    "a slow mean": (slowly_in_a_buffer, "mean"),
+    "a slow number": (slowly_in_a_number, "number"),
+    "NaN": (only_with_nan, "mean"),
+    "longer inputs": (from_the_longest_input_on, "number"),
+    "larger values": (from_the_largest_value_on, "mean"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+@pytest.mark.usefixtures("loopback")
+@pytest.mark.parametrize("case", RARE_CASES)
+def test_state_that_matters_after_many_or_rare_runs_is_reported(case: str, tmp_path: Path) -> None:
+    keep, place = RARE_CASES[case]
+    model = Keeping(keep).eval()
+    with torch.no_grad():
+        expected = model(X)
+    deployed = eb.deploy(
+        *(model, X),
+        backend="loopback",
+        work_dir=tmp_path / "out",
+        dynamic={"x": {0: "batch"}},
+        export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(allow_unverified=True),
+    )
+    reason = f"unverified: the outputs depend on earlier runs: the model stores values in {place};"
+    assert deployed.verification.summary().startswith(reason)
+    with eb.load(deployed.artifact) as wrapper:
+        assert torch.allclose(wrapper(X), expected, atol=1e-4)  # nothing that the probes have left
+
+
 def counting(model: Any, x: torch.Tensor) -> torch.Tensor:
     model.number += 1
     model.kept["table"] = torch.arange(4) / 4.0

@@ -74,14 +74,18 @@ class Recorder(SampleCollection):
         """Record the example's outputs; run the model again to find hidden state or randomness."""
         first, second = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
+        self.note_state(state)
+        if not self.doubt:
+            self._note_difference(first, second, ToleranceOptions())
+        self.add_sample(EXAMPLE, Sample(self.model.examples, first))
+
+    def note_state(self, state: ModelState | None) -> None:
+        """Note the state that runs have changed since ``state``, if outputs depend on it."""
         if names := find_hidden_state(self.model, state, self.domain, self.comparators):
             self.doubt = (
                 f"the outputs depend on earlier runs: the model stores values in {names}; an "
                 "engine stores none"
             )
-        else:
-            self._note_difference(first, second, ToleranceOptions())
-        self.add_sample(EXAMPLE, Sample(self.model.examples, first))
 
     def record_item(self, item: Item) -> None:
         """Record the model's outputs for an item of a data set; raise any error of the model."""
@@ -109,17 +113,22 @@ class Recorder(SampleCollection):
         elif probe.required:
             self._record_tiled(probe, None)
 
-    def record_non_finite(self, inputs: Arrays) -> None:
-        """Record the outputs for inputs with NaN and infinity.
+    def record_non_finite(self, inputs: Arrays, state: ModelState | None = None) -> None:
+        """Record the outputs for inputs with NaN and infinity, which stay in no state of the model.
 
         Nothing is recorded if the model raises an error, or if Python code has read tensor values.
         """
         # A model whose Python code reads values might loop on NaN for ever.
         if any(run.readings for runs in self.observed.values() for run in runs):
             return
+        from enginebay.state import ModelState
+
+        finite = ModelState(self.model.source.module)
         with suppress(ModelError):
             outputs, self.last_run = self.model.run(inputs), {}
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
+        self.note_state(state)
+        finite.restore()
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
         """Record the outputs for the example's values, repeated to the sizes of ``probe``.

@@ -94,6 +94,7 @@ def record_reference(
         timeout=settings.timeout,
     )
     recorder.record_example(state)
+    warm = state.record_again() if state and state.changed() else state
     for item in items:
         recorder.record_item(item)
     if stacked := recorder.stack_items(model.dynamic):
@@ -106,8 +107,11 @@ def record_reference(
         record_larger_sizes(recorder, generator)
         recorder.note_untried(model.examples)
         if not comparators and (arrays := generator.draw_non_finite()):
-            recorder.record_non_finite(arrays)
+            recorder.record_non_finite(arrays, state)
     check_comparators(comparators, recorder.samples[1:])
+    recorder.note_state(state)
+    if warm and recorder.doubt:
+        warm.restore()  # the exporter shall not see what the probes have left
     return recorder.build_reference(reference.description)
 
 
