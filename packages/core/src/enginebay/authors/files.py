@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         read_onnx as read_onnx,
         read_torchscript as read_torchscript,
         source_modules as source_modules,
+        summarise_onnx as summarise_onnx,
         to_half as to_half,
     )
 
@@ -34,7 +35,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "config": "Problems read_config read_table",
         "files": "lock_file replacement write_whole",
         "ir": (
-            "quiet read_exported_program read_ir read_onnx read_torchscript source_modules to_half"
+            "quiet read_exported_program read_ir read_onnx read_torchscript source_modules "
+            "summarise_onnx to_half"
         ),
     },
 )
