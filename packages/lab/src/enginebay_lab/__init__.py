@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         Comparison as Comparison,
         ComparisonRow as ComparisonRow,
     )
+    from enginebay_lab.diagnosis.audit import Audit as Audit, AuditRow as AuditRow
+    from enginebay_lab.diagnosis.audit_files import audit as audit
     from enginebay_lab.diagnosis.bisect_artifact import bisect as bisect
     from enginebay_lab.diagnosis.bisection import Bisection as Bisection
     from enginebay_lab.diagnosis.check_pieces import pieces as pieces
@@ -55,6 +57,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "comparison.compare_backends": "compare",
         "comparison.comparison": "Comparison ComparisonRow",
+        "diagnosis.audit": "Audit AuditRow",
+        "diagnosis.audit_files": "audit",
         "diagnosis.bisect_artifact": "bisect",
         "diagnosis.bisection": "Bisection",
         "diagnosis.check_pieces": "pieces",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -35,7 +36,7 @@ OURS = sorted(COMMANDS)
 
 
 def test_core_lists_the_commands(cli: Run) -> None:
-    assert len(OURS) == 8
+    assert len(OURS) == 9
     text = cli("-h").out
     for name in OURS:
         assert re.search(rf"^  {name} +[a-z]", text, re.MULTILINE), name
@@ -73,6 +74,24 @@ def test_each_command_has_help_and_valid_examples(cli: Run, name: str) -> None:
 def test_a_removed_flag_has_a_hint(cli: Run, words: str, hint: str) -> None:
     ran = cli(*words.split())
     assert (ran.code, ran.err.splitlines()[-1]) == (2, f"hint: {hint}")
+
+
+def test_audit_exits_with_1_if_a_file_has_drifted(cli: Run, here: Path) -> None:
+    assert cli("export", "net.py:build", "--output", "net.onnx", *DEPLOY[2:]).code == 0
+    (here / "copy.onnx").write_bytes((here / "net.onnx").read_bytes())
+    ran = cli("audit", "net.onnx", "copy.onnx")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "the same model: net.onnx, copy.onnx")
+    drifted = onnx.load(here / "net.onnx")
+    drifted.graph.node[-1].op_type = "Sigmoid"
+    onnx.save(drifted, here / "drifted.onnx")
+    ran = cli("audit", "net.onnx", "drifted.onnx", "--input", "x=2x4", "--json")
+    assert (ran.code, ran.document["same"], ran.document["engine"]) == (1, False, "loopback")
+    first, row = ran.document["rows"]
+    assert (first["file"], row["file"], row["weights"]) == ("net.onnx", "drifted.onnx", "equal")
+    assert row["outputs"][0]["passed"] is False
+    assert cli("audit", "net.onnx", "drifted.onnx", "--atol", "1").code == 0
+    ran = cli("audit", "net.onnx")
+    assert (ran.code, ran.err) == (2, "error: expected at least two files, found 1\n")
 
 
 def test_bisect_of_a_mismatched_artifact_exits_with_1(cli: Run) -> None:
