@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from packages.core.tests.planted_models import judge as judge_function
 from torch import nn
 
 import enginebay as eb
@@ -407,3 +408,28 @@ def test_every_form_of_a_decision_is_seen(form: str, tmp_path: Path) -> None:
     model, ids = Tokens(compute), torch.tensor([0, 1, 2])
     verification = judge(model, compute, ids, "loopback", tmp_path)
     assert verification.basis.limits(), verification.basis.decisions
+
+
+@pytest.mark.usefixtures("loopback")
+@pytest.mark.parametrize(("count", "picked"), [(8, 1), (64, 8), (128, 8)])
+def test_a_lost_expert_of_many_is_caught_or_named(count: int, picked: int, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    gate, weights = torch.nn.Linear(16, count), torch.randn(count, 16, 4) / 4
+    gate.bias.data[5] = -0.7
+
+    def mix(x: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+        scores, chosen = gate(x).softmax(-1).topk(picked)
+        each = torch.einsum("bd,edf->bef", x, weights) * kept[:, None]
+        return (each.gather(1, chosen[..., None].expand(-1, -1, 4)) * scores[..., None]).sum(1)
+
+    kept = torch.ones(count)
+    lost = kept.clone()
+    lost[5] = 0
+    example = (torch.randn(4, 16), torch.ones(4))
+    found = judge_function(
+        lambda x, other: mix(x, kept) * other[:, None],
+        lambda x, other: mix(x, lost) * other[:, None],
+        example,
+        tmp_path,
+    )
+    assert found.verdict == "mismatched" or any("(5" in text for text in found.warnings)

@@ -78,6 +78,23 @@ def test_a_special_value_that_the_example_lacks_is_compared(name: str, tmp_path:
     assert judge(right, wrong, example, tmp_path / "wrong").verdict == "mismatched"
 
 
+#: What the model does with floats at a constant, and the engine's mistake there.
+AT_A_CONSTANT: dict[str, tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]] = {
+    "missing values": (lambda x: x * (x != 0) + (x == 0), lambda x: x),
+    "a threshold": (lambda x: x * (x >= 0.5), lambda x: x * (x > 0.5)),
+    "a limit": (lambda x: x * (x > -1), lambda x: x * (x >= -1)),
+}
+
+
+@pytest.mark.parametrize("name", AT_A_CONSTANT)
+def test_a_float_that_decides_at_a_constant_is_compared_there(name: str, tmp_path: Path) -> None:
+    right, wrong = AT_A_CONSTANT[name]
+    example = (torch.randn(4, 6), torch.randn(4, 6))
+    found = judge(lambda x, y: right(x) + y, lambda x, y: wrong(x) + y, example, tmp_path / "wrong")
+    assert found.verdict == "mismatched"
+    assert judge(lambda x, y: right(x) + y, lambda x, y: right(x) + y, example, tmp_path).passed
+
+
 def test_a_special_value_that_no_sample_has_is_named(tmp_path: Path) -> None:
     def right(ids: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return other * (ids % 97 == 96)  # the compared number is not the input

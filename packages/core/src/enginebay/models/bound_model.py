@@ -104,8 +104,8 @@ class BoundModel:
         return _integer_bounds(self.signature) if self.signature else {}
 
     @property
-    def special(self) -> dict[str, list[int]]:
-        """Name of an integer input → constants that the model compares it with."""
+    def special(self) -> dict[str, list[float]]:
+        """Name of an input → constants that the model compares it with."""
         observation = self.signature.observation if self.signature else None
         found = observation.special if observation else {}
         return {name: sorted(values) for name, values in found.items()}

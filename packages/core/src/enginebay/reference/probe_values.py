@@ -31,6 +31,9 @@ _MAX_EXACT_INTEGER = 2**24
 #: Squares of values that are smaller by this factor lie below the usual epsilons of 1e-5 and 1e-6.
 _SMALL_FACTOR = 1e-3
 
+#: The level of values that the model compares an input with.
+SPECIAL = "special values"
+
 #: The share of special values in a probe with special values. Each of them occurs at least once.
 _SPECIAL_SHARE = 0.2
 
@@ -50,7 +53,7 @@ class ValueGenerator:
     Args:
         example: The example inputs by name.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
-        special: Input name → integers that the model compares it with.
+        special: Input name → constants that the model compares it with.
         ascending: Names of inputs whose values must ascend along the last axis.
         masks: Names of float inputs that must stay zeros and ones.
         wide: True if the engine may compute in single precision only, which has room for values
@@ -63,7 +66,7 @@ class ValueGenerator:
         example: Mapping[str, NumpyArray],
         *,
         below: Mapping[str, int],
-        special: Mapping[str, Sequence[int]],
+        special: Mapping[str, Sequence[float]],
         ascending: Collection[str] = (),
         masks: Collection[str] = (),
         wide: bool = True,
@@ -148,7 +151,7 @@ class ValueGenerator:
         if name in self._below:
             levels["the last rows of its table"] = partial(self._draw_last_rows, name)
         if special := self._find_special(name):
-            levels["special values"] = partial(self._draw_special, name, special)
+            levels[SPECIAL] = partial(self._draw_special, name, special)
         return levels
 
     def _is_mask_input(self, name: str) -> bool:
@@ -179,6 +182,8 @@ class ValueGenerator:
             "a thousandth": scale(_SMALL_FACTOR),
         }
         is_image = array.dtype.kind == "f" and array.ndim > 2 and array.min() >= 0
+        if special := self._find_special(name):
+            levels[SPECIAL] = partial(self._draw_special, name, special)
         if self.wide and is_image and array.max() <= 1 and not is_constant(array):
             levels[PIXELS] = partial(self._draw_pixels, name)
         return levels
@@ -216,14 +221,17 @@ class ValueGenerator:
         drawn.flat[:1] = limit - 1
         return np.asarray(drawn)
 
-    def _find_special(self, name: str) -> list[int]:
+    def _find_special(self, name: str) -> list[float]:
         """Return the special values of an input that its table and its dtype have."""
-        limits = np.iinfo(self._example[name].dtype)
+        values, dtype = self._special.get(name, ()), self._example[name].dtype
+        if dtype.kind not in "iu":
+            return [*values]
+        limits = np.iinfo(dtype)
         least, limit = (0, self._below[name]) if name in self._below else (limits.min, limits.max)
-        return [value for value in self._special.get(name, ()) if least <= value < limit]
+        return [value for value in values if least <= value < limit and value == int(value)]
 
     def _draw_special(
-        self, name: str, special: Sequence[int], shape: tuple[int, ...]
+        self, name: str, special: Sequence[float], shape: tuple[int, ...]
     ) -> NumpyArray:
         """Return values as usual, some of which are replaced by special ones, such as padding."""
         drawn = self.redraw(name, shape)

@@ -128,7 +128,7 @@ class ProbeGenerator:
         dynamic: The dynamic dimensions.
         precision: The coarsest precision that the engine may compute in.
         below: Input name → exclusive upper bound of the values, if known; for integer inputs only.
-        special: Input name → integers that the model compares it with.
+        special: Input name → constants that the model compares it with.
         ascending: Names of inputs whose values must ascend along the last axis.
         masks: Names of float inputs that must stay zeros and ones.
         seed: The random seed.
@@ -142,7 +142,7 @@ class ProbeGenerator:
         dynamic: DynamicShapes | None = None,
         precision: str = "fp32",
         below: Mapping[str, int] | None = None,
-        special: Mapping[str, Sequence[int]] | None = None,
+        special: Mapping[str, Sequence[float]] | None = None,
         ascending: Collection[str] = (),
         masks: Collection[str] = (),
         seed: int = 0,

@@ -206,7 +206,9 @@ def _record_foreign_file(
             sample = Sample(probe.inputs, outputs, kind="probe")
             collection.add_sample(probe.label, sample, beyond=probe.beyond)
     basis = msgspec.structs.replace(
-        collection.build_basis(), range=measure_range(model, collection.samples)
+        collection.build_basis(),
+        range=measure_range(model, collection.samples),
+        decisions=None,
     )
     return _build_reference(model, reference, tuple(collection.samples), basis)
 

@@ -68,6 +68,12 @@ _BOUNDARIES = {"searchsorted": 0, "bucketize": 1}
 #: Tests for equality: integers that are compared with a constant have a special value.
 _EQUALITY = frozenset(("eq", "ne", "isin"))
 
+#: Operators whose result changes at a constant, which a random value does not hit.
+_COMPARING = _EQUALITY | {"gt", "ge", "lt", "le", "round"}
+
+#: Halves, which are rounded to even numbers.
+_TIES = (-0.5, 0.5, 1.5)
+
 #: So many constants or fewer are special values; more are a table.
 _MAX_SPECIAL = 64
 
@@ -113,8 +119,8 @@ class Observation:
         table_rows: Name of an input that indexes embeddings → row count of the smallest embedding.
         classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
             smallest indexed axis.
-        special: Name of an integer input → constants that it is compared with, such as the id of
-            padding.
+        special: Name of an input → constants that it is compared with, such as the id of padding,
+            and the ties of its rounding.
         boundaries: Names of inputs that a binary search takes as its sorted boundaries.
         orders: True if the forward computes indices by a sort; for equal values, the order of the
             indices is undefined.
@@ -129,7 +135,7 @@ class Observation:
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
-    special: dict[str, set[int]] = field(default_factory=dict)
+    special: dict[str, set[float]] = field(default_factory=dict)
     boundaries: set[str] = field(default_factory=set)
     orders: bool = False
     random: bool = False
@@ -231,7 +237,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             self.observation.orders = True
         if name == "_nested_tensor_from_mask":
             self.observation.packed = model_line(sys._getframe(1))
-        if name in _EQUALITY:
+        if name in _COMPARING:
             self._note_special(name, args, result)
         if name in _BOUNDARIES:
             self.observation.boundaries |= self._sources_of([args[_BOUNDARIES[name]]]).all
@@ -247,20 +253,20 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         return result
 
     def _note_special(self, name: str, args: Sequence[Any], result: Any) -> None:
-        """Record the constants that an integer input is compared with, as a decision."""
-        values, constants = args[:2]
+        """Record the constants that an input is compared with; for integers, as a decision."""
+        values, constants = args[0], _TIES if name == "round" else args[1]
         sources = self._sources_of([values]).elementwise
-        if not sources or _is_float(values) or _is_float(constants):
-            return
-        # What follows is no decision of its own: most of it is masks of padding.
-        self._add(name, args, {}, "condition", mark_truth("any", result))
+        if sources and name in _EQUALITY and not _is_float(values):
+            # What follows is no decision of its own: most of it is masks of padding.
+            self._add(name, args, {}, "condition", mark_truth("any", result))
         if isinstance(constants, torch.Tensor):
             few = constants.numel() <= _MAX_SPECIAL
             numbers = constants.flatten().tolist() if few and not self.depends(constants) else []
         else:
-            numbers = [constants]
+            numbers = [constants] if isinstance(constants, int | float) else [*constants]
         for source in sources:
-            self.observation.special.setdefault(source, set()).update(map(int, numbers))
+            known = self.observation.special.setdefault(source, set())
+            known.update(number for number in numbers if math.isfinite(number))
 
     def _follow_choices(
         self,

@@ -43,11 +43,11 @@ _MAX_COLUMNS = 64
 
 #: An axis of so many entries or fewer that the inputs determine may be one of kinds (experts), a
 #: longer one is of positions (anchors, tokens), of which a few samples take only some.
-MAX_KINDS = 64
+MAX_KINDS = 256
 
 #: A choice of more entries at once than this, which are read from what the inputs determine, is one
 #: of positions.
-MAX_PICKED = 4
+MAX_PICKED = 8
 
 
 @dataclass

@@ -87,8 +87,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def describe_decisions(decisions: Sequence[Decision]) -> str:
+def describe_decisions(decisions: Sequence[Decision] | None) -> str:
     """Describe what was taken in one line; empty if the model takes no decisions."""
+    if decisions is None:
+        return "not watched: the model is a file that PyTorch does not run"
     return ", ".join(decision.describe() for decision in decisions)
 
 

@@ -46,7 +46,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         range: The values and sizes of the inputs in the samples; None if they were not recorded.
         refused: Name of a dynamic dimension without a limit → size at which the model itself fails.
         decisions: What the samples have taken of the model's choices, conditions and classes. The
-            conditions and outputs of which they have taken everything are left out.
+            conditions and outputs of which they have taken everything are left out. None for a
+            file that PyTorch does not run, whose decisions nobody watches.
         warnings: A sentence for each line of Python (``if``, ``.item()``) that reads a tensor's
             value, if this value is the same in all samples.
         branches: Lines of Python that read a tensor's value, which differs between samples:
@@ -71,7 +72,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     untried: tuple[str, ...] = ()
     range: VerifiedRange | None = None
     refused: dict[str, int] = {}
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[Decision, ...] | None = ()
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     coarse: str = ""
@@ -109,7 +110,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             texts.append(f"the reference is a second engine, since {self.inexact}")
         # A warning about a line that Python reads says it of its decision, too.
         read = {text.partition(": ")[0] for text in self.warnings}
-        unread = [decision for decision in self.decisions if decision.place not in read]
+        unread = [decision for decision in self.decisions or () if decision.place not in read]
         return (*texts, *limit_decisions(unread))
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
