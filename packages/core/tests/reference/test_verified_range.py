@@ -201,3 +201,21 @@ def test_an_artifact_of_an_earlier_version_has_no_range(tmp_path: Path) -> None:
     path.write_text(json.dumps(manifest), encoding="utf-8")
     assert eb.verify(tmp_path / "out").basis.range is None
     assert "'batch'" not in eb.open_artifact(tmp_path / "out").manifest.verification.headline()
+
+
+@pytest.mark.parametrize(
+    "index", [lambda x: x * 2_654_435 % 97, lambda x: x // 3600 % 24, lambda x: (x > 1900).long()]
+)
+def test_an_input_from_which_an_index_is_computed_is_no_index(index: Any, tmp_path: Path) -> None:
+    class Hashed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(97, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.table(index(x))
+
+    example = torch.tensor([[1890, 2001], [170_000, 180_000]])
+    deployment = eb.deploy(Hashed(), example, backend="loopback", work_dir=tmp_path / "out")
+    assert deployment.verification.basis.range.inputs["x"].rows is None
+    assert " of 97" not in deployment.verification.basis.range.describe()

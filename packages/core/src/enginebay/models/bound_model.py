@@ -100,8 +100,16 @@ class BoundModel:
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive upper bound of the values, for inputs that index a tensor."""
-        return _integer_bounds(self.signature) if self.signature else {}
+        """Input name → exclusive upper bound of the values, for inputs that index a tensor.
+
+        An input whose example lies beyond the bound is no index: one is computed from it.
+        """
+        bounds = _integer_bounds(self.signature) if self.signature else {}
+        return {
+            name: limit
+            for name, limit in bounds.items()
+            if self.examples[name].max(initial=0) < limit
+        }
 
     @property
     def special(self) -> dict[str, list[float]]:
