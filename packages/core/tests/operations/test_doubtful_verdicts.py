@@ -439,3 +439,12 @@ def test_more_labels_than_samples_are_an_error_that_names_the_file(deploy: Deplo
     where.write_text(json.dumps(manifest), "utf-8")
     with pytest.raises(ArtifactError, match=r"samples\.npz\" has 7 samples, and the manifest has"):
         eb.verify(artifact.path)
+
+
+@pytest.mark.parametrize("given", [{"rtol": float("nan")}, {"rtol": -1.0}, {"atol": float("inf")}])
+def test_an_invalid_tolerance_is_refused_before_the_export(given: dict, tmp_path: Path) -> None:
+    def untouched() -> nn.Module:
+        raise AssertionError("the model was built")
+
+    with pytest.raises(UsageError, match="expected a number of at least 0"):
+        eb.deploy(untouched, torch.ones(1), work_dir=tmp_path / "out", verify=given)

@@ -20,7 +20,7 @@ from enginebay.params import BackendParams
 from enginebay.reference import ProbeSettings
 from enginebay.tasks import read_task
 from enginebay.verdict import PROBES
-from enginebay.verification import Terms
+from enginebay.verification import Terms, check_tolerances
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,6 +188,7 @@ def _check_options(settings: Settings) -> Settings:
     """Check that the options fit the backend, and find what they name."""
     backend, params = settings.backend, settings.params
     export, verify = settings.export, settings.verify
+    check_tolerances(verify.rtol, verify.atol)
     if verify.strict:
         purpose = "'strict' checks the fallbacks of the engine"
         backend.check_runs_here(params, purpose, "leave out --strict")

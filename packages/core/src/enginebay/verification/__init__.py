@@ -6,7 +6,7 @@ the outputs that are expected.
 
 from __future__ import annotations
 
-from enginebay.verification.comparison import allowed_errors, compare_outputs
+from enginebay.verification.comparison import allowed_errors, check_tolerances, compare_outputs
 from enginebay.verification.engine_trial import run_trial
 from enginebay.verification.engine_verdict import Terms, judge
 from enginebay.verification.evidence import Evidence
@@ -23,6 +23,7 @@ __all__ = [
     "ToleranceOptions",
     "allowed_errors",
     "check_comparators",
+    "check_tolerances",
     "compare_outputs",
     "compare_sample",
     "judge",

@@ -64,9 +64,7 @@ def compare_outputs(
         >>> result.passed, result.worst_index, result.max_abs_error
         (False, (1,), 0.5)
     """
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise UsageError(f'invalid {name} "{value}": expected a number of at least 0')
+    check_tolerances(rtol, atol)
     names = [*expected, *(name for name in found if name not in expected)]
     results = []
     for name in names:
@@ -79,6 +77,13 @@ def compare_outputs(
             options = precision, rtol, atol, factor
             results.append(_compare_output(name, *arrays, options, slices, allowed))
     return tuple(results)
+
+
+def check_tolerances(rtol: float | None, atol: float | None) -> None:
+    """Raise UsageError if a tolerance is negative, infinite or NaN."""
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise UsageError(f'invalid {name} "{value}": expected a number of at least 0')
 
 
 def compare_missing_output(
