@@ -127,6 +127,7 @@ CASES: dict[str, tuple[nn.Module, str]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 @pytest.mark.one_in(8)
 @pytest.mark.usefixtures("loopback")
 @pytest.mark.parametrize("case", CASES)

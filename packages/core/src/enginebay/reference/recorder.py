@@ -42,6 +42,8 @@ _BUDGET_BYTES = 1 << 27
 PROBE_SECONDS = 10.0
 _PROBE_FACTOR = 50
 
+_TRUTHS = frozenset(("True", "False"))
+
 #: An output of smaller values is what remains of a signal that faded from layer to layer.
 _FAINT = 1e-6
 
@@ -119,7 +121,8 @@ class Recorder(SampleCollection):
         Nothing is recorded if the model raises an error, or if Python code has read tensor values.
         """
         # A model whose Python code reads values might loop on NaN for ever.
-        if any(run.readings for runs in self.observed.values() for run in runs):
+        observations = [each for runs in self.observed.values() for each in runs]
+        if any(not r.value.startswith("size") for each in observations for r in each.readings):
             return
         from enginebay.state import ModelState
 
@@ -256,29 +259,39 @@ def _compare_readings(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Find the lines of Python code that read different tensor values in different runs.
 
+    If a line reads truth values, only these count. A number may differ and decide the same.
+
     Args:
         groups: The observations of all runs, grouped by the shapes of the inputs.
 
     Returns:
         The lines that read different values in two runs of the same group, and a warning for each
-        line that read the same value in all runs of each group.
+        line that read numbers, or the same value in all runs of each group.
     """
     values_by_line: dict[str, list[set[tuple[str, ...]]]] = {}
     for group in groups:
         for line in {reading.place for observation in group for reading in observation.readings}:
-            values = {
-                tuple(reading.value for reading in observation.readings if reading.place == line)
-                for observation in group
-            }
+            values = {_choose_decisive(observation, line) for observation in group}
             values_by_line.setdefault(line, []).append(values)
     differing = sorted(
         line for line, by_size in values_by_line.items() if any(len(vals) > 1 for vals in by_size)
     )
-    warnings = [
-        f"{line}: Python reads a value that depends on the inputs "
-        f"({', '.join(next(iter(by_size[0]))) or 'nothing'} in all samples); "
-        "if this value decides a branch, the engine is right for that branch only"
-        for line, by_size in sorted(values_by_line.items())
-        if line not in differing
-    ]
+    warnings = []
+    for line, by_size in sorted(values_by_line.items()):
+        first = next(iter(by_size[0]))
+        text = f"{', '.join(first) or 'nothing'} in all samples"
+        if line in differing:
+            if all(_TRUTHS.issuperset(each) for values in by_size for each in values):
+                continue
+            kind = "size" if all(value.startswith("size") for value in first) else "number"
+            text = f"a {kind} that differs between samples"
+        warnings.append(
+            f"{line}: Python reads a value that depends on the inputs ({text}); "
+            "if this value decides a branch, the engine is right for that branch only"
+        )
     return tuple(differing), tuple(warnings)
+
+
+def _choose_decisive(observation: Observation, line: str) -> tuple[str, ...]:
+    values = tuple(each.value for each in observation.readings if each.place == line)
+    return tuple(value for value in values if value in _TRUTHS) or values

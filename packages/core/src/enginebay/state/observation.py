@@ -93,8 +93,9 @@ _LOOKING_UP = _READING | {"embedding", "scatter"}
 #: The largest number of classes of which an output's index is one.
 _MAX_CLASSES = 1024
 
-#: Tensor methods that return the values to Python without an operator.
-_METHODS = ("tolist", "numpy")
+#: Tensor methods that return the values to Python without an operator: torch's own, None if its
+#: base class has them.
+_METHODS = {name: vars(torch.Tensor).get(name) for name in ("tolist", "numpy", "__dlpack__")}
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class Reading:
 
     Attributes:
         place: File and line of the model: ``folder/net.py:12``.
-        value: The value, as text.
+        value: The value, as text; ``size [3]`` for a size that follows from values, ``by DLPack``
+            for a tensor whose values a tracer does not see being read.
     """
 
     place: str
@@ -215,8 +217,8 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             return result
         if name in _REDUCING:
             sources = sources._replace(elementwise=frozenset())
-        for leaf in leaves:
-            if isinstance(leaf, bool | int | float | complex):
+        for leaf in leaves if torch.Tag.dynamic_output_shape not in tags else leaves[:1]:
+            if isinstance(leaf, bool | int | float | complex) or _finds_size(name, tags, args):
                 self.read(leaf)
         if not self.observation.coarse and (coarse := _describe_coarse(func, name, leaves)):
             place = self._place()
@@ -387,7 +389,11 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
     def read(self, value: object) -> None:
         """Record a value that Python reads, and the line of the model that reads it."""
         if place := self._place():
-            self.observation.readings.append(Reading(place, _abbreviate(value)))
+            if isinstance(value, torch.Tensor):
+                text = f"size {[*value.shape]}"
+            else:
+                text = _abbreviate(value)
+            self.observation.readings.append(Reading(place, text))
 
     def _place(self) -> str:
         """Return the line of the model that runs; empty in a file without Python code."""
@@ -464,19 +470,30 @@ def _reporting_methods(observer: Observer) -> Iterator[None]:
         with _LOCK:
             _active.remove(observer)
             if not _active:
-                for name in _METHODS:
-                    delattr(torch.Tensor, name)  # torch's base class has the original
+                for name, original in _METHODS.items():
+                    delattr(torch.Tensor, name)
+                    if original is not None:
+                        setattr(torch.Tensor, name, original)
 
 
 def _reporting(method: Callable[..., _T]) -> Callable[..., _T]:
     def reporting(self: Tensor, *args: object, **kwargs: object) -> _T:
         value = method(self, *args, **kwargs)
         observer = _CURRENT.get()
-        if observer is not None and observer.depends(self):
-            observer.read(value)
+        # What the observer itself reads is no reading of the model.
+        is_own = sys._getframe(1).f_globals.get("__name__", "").startswith("enginebay.state.")
+        if observer is not None and not is_own and observer.depends(self):
+            observer.read("by DLPack" if method.__name__ == "__dlpack__" else value)
         return value
 
     return reporting
+
+
+def _finds_size(name: str, tags: Collection[object], args: Sequence[Any]) -> bool:
+    """Return True if the size of an operator's result follows from values; not if from indices."""
+    return torch.Tag.dynamic_output_shape in tags and (
+        name != "index" or any(getattr(each, "dtype", None) == torch.bool for each in args[1])
+    )
 
 
 def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:

@@ -25,6 +25,9 @@ class VerdictWarning(UserWarning):
     """Warning of a limitation of the verdict, such as a device that the engine did not use."""
 
 
+#: A branch on a size follows within so many lines.
+_LINES_TO_BRANCH = 8
+
 #: Default number of probe inputs: enough for all kinds without dynamic dimensions.
 PROBES = 8
 
@@ -123,13 +126,18 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         """
 
         # Many models read their inputs only outside of tracing, and torch.export refuses to trace
-        # such lines.
-        def is_baked(line: str) -> bool:
-            return any(f"({line})" in note for note in notes)
+        # such lines. The tracer notices a size where a branch reads it, after it was found, and
+        # nothing of DLPack, which the other exporters refuse.
+        def is_baked(text: str) -> bool:
+            line, _, rest = text.partition(": ")
+            file, _, number = line.rpartition(":")
+            last = int(number) + (_LINES_TO_BRANCH if "size " in rest else 0)
+            lines = [f"({file}:{each})" for each in range(int(number), last + 1)]
+            return "by DLPack" in rest or any(each in note for each in lines for note in notes)
 
         return msgspec.structs.replace(
             self,
-            warnings=tuple(text for text in self.warnings if is_baked(text.partition(": ")[0])),
+            warnings=tuple(text for text in self.warnings if is_baked(text)),
             branches=tuple(line for line in self.branches if is_baked(line)),
         )
 
