@@ -173,6 +173,22 @@ def test_a_file_that_quantises_itself_may_run_in_8_bits(tmp_path: Path) -> None:
         assert deployed.verification.reference == "onnx's reference evaluator"
 
 
+def test_a_file_with_weights_of_8_bits_is_exact_to_fp32(tmp_path: Path) -> None:
+    path = _write(
+        tmp_path / "stored.onnx",
+        17,
+        "(float[2,8] x) => (float[2,6] y) { v = Cast<to = 1>(w) s = Mul(v, t) y = MatMul(x, s) }",
+        t=np.float32(0.01),
+        w=np.random.default_rng(0).integers(-128, 127, (8, 6), np.int8),
+    )
+    for backend in ("onnxruntime", "openvino"):
+        deployed = eb.deploy(
+            path, {"x": _normal(2, 8)}, backend=backend, work_dir=tmp_path / backend
+        )
+        assert deployed.verdict == "verified"
+        assert max(each.rtol for each in deployed.verification.outputs) < 1e-3
+
+
 def test_two_engines_that_differ_leave_a_file_unverified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

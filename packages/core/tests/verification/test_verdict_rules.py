@@ -69,6 +69,10 @@ def test_a_file_that_computes_in_8_bits_allows_what_it_says() -> None:
     assert decide(evidence_of(values, steps, basis=file))[0] == "verified"
     assert decide(evidence_of(values, steps))[0] == "mismatched"
     assert decide(evidence_of(values, -values, basis=file))[0] == "mismatched"
+    # Weights of 8 bits are exact: the tolerance stays that of fp32.
+    stored = Basis(stores_8_bits=True)
+    assert decide(evidence_of(values, precision="int8", basis=stored))[0] == "verified"
+    assert decide(evidence_of(values, steps, precision="int8", basis=stored))[0] == "mismatched"
 
 
 def test_random_reference() -> None:

@@ -51,6 +51,11 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(name for name in names if any(part in name.lower() for part in _QUANTISED))
 
     @property
+    def stores_8_bits(self) -> bool:
+        """True if there are weights of 8 bits or less, which an engine may multiply as they are."""
+        return any(dtype.removeprefix("u") in ("int8", "int4", "int2") for dtype in self.weights)
+
+    @property
     def precision(self) -> str:
         """The coarsest precision that the file itself asks for: ``fp32``, or ``int8``."""
         rounding = (name for name in self.quantised if not name.startswith(_EXACT))

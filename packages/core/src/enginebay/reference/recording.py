@@ -223,11 +223,16 @@ def _build_reference(
     model: BoundModel, reference: OnnxReference, samples: tuple[Sample, ...], basis: Basis
 ) -> RecordedReference:
     assert model.source.ir is not None
-    precision = summarise_onnx(model.source.ir.path).precision
+    summary = summarise_onnx(model.source.ir.path)
     return RecordedReference(
         description=reference.description,
         samples=samples,
-        basis=msgspec.structs.replace(basis, inexact=reference.inexact, precision=precision),
+        basis=msgspec.structs.replace(
+            basis,
+            inexact=reference.inexact,
+            precision=summary.precision,
+            stores_8_bits=summary.stores_8_bits,
+        ),
     )
 
 

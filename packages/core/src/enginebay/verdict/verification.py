@@ -62,6 +62,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         inexact: Why another engine is the reference, which rounds as any engine does: onnx's
             evaluator cannot run the file; otherwise empty.
         precision: The coarsest precision that the model's file itself computes in.
+        stores_8_bits: True if the model's file has weights of 8 bits.
         domain: Input name → lower and upper bound of generated values, if the caller set bounds.
         targets: Label of a data item → index of the true class.
         doubt: Why no comparison proves anything, for example random outputs; otherwise empty.
@@ -83,6 +84,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     faint: dict[str, float] = {}
     inexact: str = ""
     precision: str = "fp32"
+    stores_8_bits: bool = False
     domain: dict[str, tuple[float, float]] = {}
     targets: dict[str, int] = {}
     doubt: str = ""

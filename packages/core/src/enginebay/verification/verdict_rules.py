@@ -46,8 +46,10 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
 
 def coarser_than_allowed(evidence: Evidence) -> str | None:
     """The engine computed in a coarser precision than the parameters allow."""
-    # A file may compute in 8 bits itself.
-    allowed = max(evidence.allowed, evidence.basis.precision, key=coarseness)
+    # A file may ask for 8 bits itself. Its outputs show whether more was rounded than it says.
+    basis = evidence.basis
+    stored = "int8" if basis.stores_8_bits else "fp32"
+    allowed = max(evidence.allowed, basis.precision, stored, key=coarseness)
     if coarseness(evidence.precision) <= coarseness(allowed):
         return None
     return f"the engine computed in {evidence.precision}, but {evidence.allowed} was requested"
