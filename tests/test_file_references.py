@@ -212,6 +212,46 @@ def test_two_engines_that_differ_leave_a_file_unverified(
     assert "onnx's reference evaluator cannot run 'gelu.onnx'" in reason
 
 
+def test_a_probe_of_a_file_that_rounding_decides_is_left_out(tmp_path: Path) -> None:
+    path = _write(
+        tmp_path / "levels.onnx",
+        17,
+        "(float[4,333] x) => (float[4,333] y) { p = Mul(x, x) a = Add(p, guard) l = Log(a) "
+        "m = ReduceMean<axes = [1]>(l) d = Sub(l, m) q = Mul(d, d) v = ReduceMean<axes = [1]>(q) "
+        "s = Sqrt(v) t = Add(s, e) y = Div(d, t) }",
+        guard=np.float32([2.0**-24]),
+        e=np.float32([1e-5]),
+    )
+    # Of silence, all levels are equal, and the last bit of their mean decides.
+    with pytest.warns(eb.VerdictWarning, match="rounding alone decides .* left out: zeros"):
+        deployed = eb.deploy(
+            path, {"x": _normal(4, 333)}, backend="onnxruntime", work_dir=tmp_path / "out"
+        )
+    assert deployed.verdict == "verified"
+
+
+def test_a_file_in_half_precision_is_compared_with_exact_values(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    layers, weights = [], {}
+    for number in range(10):
+        size = 4 if number == 9 else 1
+        kernel = rng.standard_normal((48, 48, 5)) * np.sqrt(2 / 240) * size
+        weights[f"w{number}"] = kernel.astype(np.float16)
+        layers.append(f"c{number} = Conv<pads = [2, 2]>(h{number}, w{number})")
+        layers.append(f"h{number + 1} = Relu(c{number})")
+    path = _write(
+        tmp_path / "half.onnx",
+        17,
+        "(float[1,48,24] x) => (float16[1,48,24] y) { h0 = Cast<to = 10>(x) "
+        f"{' '.join(layers)} y = Softmax<axis = 1>(c9) }}",
+        **weights,
+    )
+    deployed = eb.deploy(
+        path, {"x": _normal(1, 48, 24)}, backend="onnxruntime", work_dir=tmp_path / "out"
+    )
+    assert deployed.verdict == "verified"
+
+
 def test_a_probe_that_the_reference_cannot_run_is_left_out(tmp_path: Path) -> None:
     path = _write(
         tmp_path / "rows.onnx",

@@ -76,3 +76,29 @@ def test_inspect_prints_the_contents_and_what_to_type(
     assert ["weights", "32 B int8, 4 B float32"] in lines
     assert "own: 1 Twice" in out
     assert out.endswith("enginebay deploy m.onnx --input x=2 --input flag=1\n")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "precision"),
+    [
+        ("y = Mul(x, w)", "fp16"),
+        ("v = Cast<to = 1>(w) y = Mul(x, v)", "fp32"),
+        ("v = DequantizeLinear(q, s) y = Mul(x, v)", "fp32"),
+        ("v = QuantizeLinear(x, s) y = DequantizeLinear(v, s)", "int8"),
+        ("y = com.microsoft.QLinearAdd(x, s, z, x, s, z, s, z)", "int8"),
+    ],
+)
+def test_the_precision_of_a_file_is_that_of_its_coarsest_operator(
+    nodes: str, precision: str, tmp_path: Path
+) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> '
+        f"graph (float16[2] x) => (float16[2] y) {{ {nodes} }}"
+    )
+    weights = {"w": np.ones(2, np.float16), "q": np.ones(2, np.int8), "s": np.float32(0.5)}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(each), name) for name, each in weights.items()
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    summary = summarise_onnx(tmp_path / "m.onnx")
+    assert (summary.precision, summary.stores_8_bits) == (precision, True)

@@ -129,7 +129,7 @@ def test_decided_by_rounding() -> None:
     assert verdict == "unverified"
     assert reason == verdict_rules.decided_by_rounding(undecided)
     assert reason.startswith(
-        "rounding alone decides what the model returns on item 3: PyTorch itself is as far off "
+        "rounding alone decides what the model returns on item 3: the model itself is as far off "
         'with other rounding errors, or another order of equal values; "y" at [1]: expected 4.0, '
         "found 9.0; "
     )
@@ -222,7 +222,7 @@ UNDECIDED = Basis(labels=(EXAMPLE, "item 3"), undecided=("item 3", "zeros", "one
     [
         (evidence_of(RIGHT, basis=RANDOM, precision="fp16"), "mismatched", "in fp16, but fp32"),
         (evidence_of(RIGHT, WRONG, precision="fp16"), "mismatched", "in fp16, but fp32"),
-        (evidence_of(RIGHT, WRONG, basis=UNDECIDED), "unverified", "on item 3: PyTorch itself"),
+        (evidence_of(RIGHT, WRONG, basis=UNDECIDED), "unverified", "on item 3: the model itself"),
         (evidence_of([[np.nan], [np.nan]]), "unverified", "nothing but NaN"),
     ],
     ids=["coarse and random", "coarse and wrong", "rounding", "NaN"],

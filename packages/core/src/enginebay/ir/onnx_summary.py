@@ -24,6 +24,9 @@ _EXACT = ("DequantizeLinear", "GatherBlockQuantized", "MatMulNBits")
 
 _OWN_DOMAIN = "ai.onnx"
 
+#: ONNX's number of float16.
+_FLOAT16 = 10
+
 #: The number of operators that a description names.
 _MAX_OPERATORS = 12
 
@@ -37,12 +40,14 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
         operators: Domain → operator → number of nodes, most frequent first, with those of branches,
             loops and functions.
         weights: Dtype → number of bytes of the initializers.
+        is_half: True if an operator other than a Cast takes weights in half precision.
     """
 
     producer: str
     opsets: dict[str, int]
     operators: dict[str, dict[str, int]]
     weights: dict[str, int]
+    is_half: bool = False
 
     @property
     def quantised(self) -> tuple[str, ...]:
@@ -57,9 +62,10 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def precision(self) -> str:
-        """The coarsest precision that the file itself asks for: ``fp32``, or ``int8``."""
-        rounding = (name for name in self.quantised if not name.startswith(_EXACT))
-        return "int8" if any(rounding) else "fp32"
+        """The coarsest precision that the file itself asks for: ``fp32``, ``fp16`` or ``int8``."""
+        if any(not name.startswith(_EXACT) for name in self.quantised):
+            return "int8"
+        return "fp16" if self.is_half else "fp32"
 
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text."""
@@ -87,7 +93,10 @@ def summarise_onnx(path: Path) -> ONNXSummary:
 
     proto = parse_onnx(path)
     counts: dict[str, Counter[str]] = {}
+    halves = {each.name for each in proto.graph.initializer if each.data_type == _FLOAT16}
+    is_half = False
     for node in _walk_nodes(proto):
+        is_half |= node.op_type != "Cast" and not halves.isdisjoint(node.input)
         counts.setdefault(_name_domain(node.domain), Counter())[node.op_type] += 1
     weights: Counter[str] = Counter()
     for tensor in proto.graph.initializer:
@@ -97,6 +106,7 @@ def summarise_onnx(path: Path) -> ONNXSummary:
         opsets={_name_domain(entry.domain): entry.version for entry in proto.opset_import},
         operators={domain: dict(found.most_common()) for domain, found in counts.items()},
         weights=dict(weights.most_common()),
+        is_half=is_half,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from enginebay.environment import require
 from enginebay.errors import ModelError, reason
 from enginebay.ir import read_onnx
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
+
+#: ONNX's numbers of float, float16, double and bfloat16.
+_FLOATS = (1, 10, 11, 16)
 
 
 def reference_outputs(onnx_path: str | Path, inputs: Mapping[str, NumpyArray]) -> Arrays:
@@ -37,7 +42,6 @@ def read_evaluator(onnx_path: str | Path) -> Callable[[Mapping[str, NumpyArray]]
     """
     require("onnx")
     model = read_onnx(onnx_path)
-    names = [spec.name for spec in model.outputs]
 
     def refuse(err: Exception) -> ModelError:
         text = f"onnx's reference evaluator cannot run '{model.path.name}': {reason(err)}"
@@ -45,7 +49,9 @@ def read_evaluator(onnx_path: str | Path) -> Callable[[Mapping[str, NumpyArray]]
 
     def run(inputs: Mapping[str, NumpyArray]) -> Arrays:
         try:
-            return dict(zip(names, evaluator.run(None, dict(inputs)), strict=True))
+            values = evaluator.run(None, {name: wide(array) for name, array in inputs.items()})
+            pairs = zip(model.outputs, values, strict=True)
+            return {spec.name: _narrow(value, spec.dtype) for spec, value in pairs}
         except Exception as err:
             raise refuse(err) from err
 
@@ -54,7 +60,28 @@ def read_evaluator(onnx_path: str | Path) -> Callable[[Mapping[str, NumpyArray]]
         evaluator = make_evaluator(str(model.path))
     except Exception as err:
         raise refuse(err) from err
+    # Engines round after some operators in half precision, and the exact value lies between.
+    is_half = any(array.dtype == np.float16 for array in evaluator.rt_inits_.values())
+    wide = widen_evaluator(evaluator, np.float32) if is_half else np.asarray
     return run
+
+
+def widen_evaluator(evaluator: Any, dtype: type[np.floating[Any]]) -> Callable[[Any], NumpyArray]:
+    """Let an evaluator compute in a wider dtype; return a function that widens its inputs."""
+
+    def widen(array: Any) -> NumpyArray:
+        is_narrow = array.dtype in (np.float16, np.float32) and array.itemsize < dtype().itemsize
+        return np.asarray(array, dtype if is_narrow else None)
+
+    evaluator.rt_inits_ = {name: widen(array) for name, array in evaluator.rt_inits_.items()}
+    for node in evaluator.rt_nodes_:
+        if node.op_type == "Cast" and node.to in _FLOATS:
+            node.run = lambda x, **_: (np.asarray(x, dtype),)
+    return widen
+
+
+def _narrow(value: Any, dtype: str) -> Any:
+    return value.astype(dtype) if dtype in ("float16", "float32") else value
 
 
 def make_evaluator(model: Any) -> Any:

@@ -29,11 +29,11 @@ _MAX_STACKED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedModel(RecordedReference):
-    """A reference that PyTorch has computed, with the model that can compute it again.
+    """A reference that PyTorch or onnx's evaluator has computed, and can compute again.
 
     Attributes:
         model: The model.
-        runs: For each sample, which sides of its decisions the model took.
+        runs: For each sample, which sides of its decisions the model took; none for a file.
     """
 
     model: BoundModel

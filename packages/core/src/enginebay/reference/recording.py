@@ -21,7 +21,11 @@ from enginebay.reference.probes import (
     ProbeGenerator,
     ProbeSettings,
 )
-from enginebay.reference.recorded_samples import SampleCollection, measure_range
+from enginebay.reference.recorded_samples import (
+    RecordedModel,
+    SampleCollection,
+    measure_range,
+)
 from enginebay.reference.recorder import Recorder
 from enginebay.reference.reference_outputs import OnnxReference, reference_for
 from enginebay.tensors import Sample, is_all_non_finite
@@ -224,15 +228,21 @@ def _build_reference(
 ) -> RecordedReference:
     assert model.source.ir is not None
     summary = summarise_onnx(model.source.ir.path)
-    return RecordedReference(
-        description=reference.description,
+    basis = msgspec.structs.replace(
+        basis,
+        inexact=reference.inexact,
+        precision=summary.precision,
+        stores_8_bits=summary.stores_8_bits,
+    )
+    described = reference.description
+    if reference.inexact:
+        return RecordedReference(description=described, samples=samples, basis=basis)
+    return RecordedModel(
+        description=described,
         samples=samples,
-        basis=msgspec.structs.replace(
-            basis,
-            inexact=reference.inexact,
-            precision=summary.precision,
-            stores_8_bits=summary.stores_8_bits,
-        ),
+        basis=basis,
+        model=model,
+        runs=({},) * len(samples),
     )
 
 

@@ -28,9 +28,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from enginebay.errors import ModelError
+from enginebay.errors import EnginebayError, ModelError
+from enginebay.reference.perturbed_file import Perturbation, rerun_file
 from enginebay.reference.probe_values import is_constant
 from enginebay.reference.recorded_samples import measure_range
+from enginebay.reference.reference_outputs import EVALUATOR_TIMEOUT
 from enginebay.reference.seen_decisions import find_decisions
 from enginebay.tensors import is_float
 from enginebay.verdict import Rounding
@@ -292,10 +294,15 @@ def _has_equal_floats(inputs: Mapping[str, NumpyArray], examples: Mapping[str, N
 def _run_rounded(
     model: BoundModel, sample: Sample, options: ToleranceOptions, *, equal: bool
 ) -> Iterator[Arrays]:
-    """Yield the outputs of runs in PyTorch with random rounding errors."""
+    """Yield the outputs of runs with random rounding errors."""
+    unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
+    if model.signature is None:
+        yield from _rerun_file(
+            model, sample, unit, [Perturbation(n) for n in range(_ROUNDING_RUNS)]
+        )
+        return
     from enginebay.reference.perturbed_rounding import PerturbedRounding
 
-    unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
     for seed in range(_ROUNDING_RUNS):
         yield from _run_under(PerturbedRounding(unit, seed, equal=equal), model, sample)
 
@@ -304,6 +311,8 @@ def _run_redecided(
     model: BoundModel, sample: Sample, options: ToleranceOptions
 ) -> Iterator[Arrays]:
     """Yield the outputs of runs in PyTorch in which close decisions may be different."""
+    if model.signature is None:
+        return
     from enginebay.reference.perturbed_decisions import PerturbedDecisions
 
     longest_sum = _SUM_ROUNDINGS * _LONGEST_SUM_FACTOR * ROUNDING[options.precision]
@@ -342,9 +351,14 @@ def _run_doubled(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> _Doubled:
     """Run the model in double precision: without noise and, if it agrees, with noise."""
+    unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
+    if model.signature is None:
+        doubles = [Perturbation(seed, is_double=True) for seed in (None, 0)]
+        runs = _rerun_file(model, sample, unit, doubles)
+        agree = [_agrees(sample, outputs, options, comparators) for outputs in runs]
+        return _Doubled(runs[0] if runs else {}, is_stable=bool(runs) and all(agree))
     import torch
 
-    unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
     random = np.random.default_rng(0)
 
     def widen_input(array: NumpyArray, example: NumpyArray, error: float) -> NumpyArray:
@@ -376,15 +390,31 @@ def _run_doubled(
                 }
             )
             exact = exact or outputs
-            narrowed = {
-                name: array.astype(sample.outputs[name].dtype) for name, array in outputs.items()
-            }
-            comparison = compare_sample(sample.outputs, narrowed, options, comparators)
-            if not all(output.passed for output in comparison.outputs):
+            if not _agrees(sample, outputs, options, comparators):
                 return _Doubled(exact)
     except Exception:  # noqa: BLE001  # a model that cannot be copied, or lacks kernels for doubles
         return _Doubled(exact)
     return _Doubled(exact, is_stable=True)
+
+
+def _agrees(
+    sample: Sample, outputs: Arrays, options: ToleranceOptions, comparators: Sequence[Comparator]
+) -> bool:
+    """Return True if outputs in double precision are the sample's, within tolerance."""
+    narrowed = {name: array.astype(sample.outputs[name].dtype) for name, array in outputs.items()}
+    comparison = compare_sample(sample.outputs, narrowed, options, comparators)
+    return all(output.passed for output in comparison.outputs)
+
+
+def _rerun_file(
+    model: BoundModel, sample: Sample, unit: float, runs: Sequence[Perturbation]
+) -> list[dict[str, NumpyArray]]:
+    """Run an ONNX file again; return nothing if the evaluator fails."""
+    assert model.source.ir is not None
+    try:
+        return rerun_file(model.source.ir.path, sample.inputs, unit, runs, EVALUATOR_TIMEOUT)
+    except EnginebayError:
+        return []
 
 
 def _exceeds_rounding(output: OutputComparison, limit: _RequiredTolerances) -> bool:
@@ -427,7 +457,7 @@ def _leave_out(recorded: RecordedModel, evidence: Evidence, undecided: Collectio
         basis = msgspec.structs.replace(
             basis,
             range=measure_range(recorded.model, samples, recorded.engine_inputs),
-            decisions=find_decisions(samples, runs, evidence.comparators),
+            decisions=find_decisions(samples, runs, evidence.comparators) if any(runs) else (),
         )
     return replace(
         evidence,

@@ -41,7 +41,7 @@ def judge_settled(
         recorded: The inputs, with the reference's outputs.
         terms: Tolerances, comparators and the time limit.
     """
-    # Only PyTorch can run the model again, with other rounding errors.
+    # A second engine cannot run a file with other rounding errors.
     settle = partial(settle_rounding, recorded) if isinstance(recorded, RecordedModel) else None
     verification, receipt = judge(request, recorded, terms, settle)
     labels, samples = recorded.basis.labels, recorded.engine_samples

@@ -85,8 +85,8 @@ def decided_by_rounding(evidence: Evidence) -> str | None:
     labels = (label.replace(EXAMPLE, "the example") for label in evidence.excused)
     first = next(iter(evidence.excused.values()))
     return (
-        f"rounding alone decides what the model returns on {', '.join(labels)}: PyTorch itself is "
-        "as far off with other rounding errors, or another order of equal values; "
+        f"rounding alone decides what the model returns on {', '.join(labels)}: the model itself "
+        "is as far off with other rounding errors, or another order of equal values; "
         f"{first.describe()}; pass an example away from steps and ties, name outputs whose order "
         "may differ (--compare), or pass a tolerance (--rtol)"
     )
