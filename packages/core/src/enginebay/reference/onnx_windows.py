@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
 
+#: Elements of a kernel of fewer channels than these are multiplied together, which is faster.
+_ROWS = 32
+
+
 class _Axis(NamedTuple):
     """How a window slides along an axis; ``before`` and ``after`` are the padding."""
 
@@ -99,9 +103,13 @@ class Conv(Operator):
         # The elements of the kernel come first: each is a matrix for each group.
         kernel = np.moveaxis(kernel, (0, 1, 2), (-3, -2, -1))
         found = np.zeros((), wide)
-        for index, met in _slide(x.astype(wide), axes):
-            rows = met.reshape(len(x), group, x.shape[1] // group, -1)
-            found = found + kernel[index] @ rows
+        elements, channels = [*_slide(x.astype(wide), axes)], weight.shape[1]
+        count = max(_ROWS // channels, 1)
+        for start in range(0, len(elements), count):
+            some = elements[start : start + count]
+            rows = [met.reshape(len(x), group, channels, -1) for _, met in some]
+            columns = [kernel[index] for index, _ in some]
+            found = found + np.concatenate(columns, -1) @ np.concatenate(rows, 2)
         found = found.reshape(len(x), -1, *(axis.positions for axis in axes))
         if bias is not None:
             found += bias.reshape(-1, *[1] * len(axes))
