@@ -351,7 +351,7 @@ def test_inspect_prints_the_origin_of_an_artifact(cli: Run, here: Path, deployed
 def test_inspect_an_ir_file(cli: Run, here: Path) -> None:
     text = cli("inspect", "tiny.onnx").out
     assert re.match(r"ir +onnx by file, opset \d+\nfile +tiny.onnx \(\d+ B\)\nsha256 +", text)
-    assert "input   x float32[1, 3, 4, 4]\noutput  y float32[1, 3, 4, 4]\n" in text
+    assert re.search(r"input +x float32\[1, 3, 4, 4\]\noutput +y float32\[1, 3, 4, 4\]\n", text)
     ir = cli("inspect", "tiny.onnx", "--json").document["ir"]
     assert (ir["kind"], ir["path"]) == ("onnx", str(here / "tiny.onnx"))
     assert ir["sha256"] in text

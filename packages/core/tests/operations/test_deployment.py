@@ -87,8 +87,8 @@ def test_the_verdict_comes_from_several_sizes_and_probes(
     assert verification.basis is not None
     assert verification.basis.labels[0] == "example"
     assert {"redrawn", "permuted", "zeros"} < set(verification.basis.labels)
-    assert verification.samples == 26
-    assert len(verification.basis.labels) == 27  # with NaN and infinity, which are not judged
+    assert verification.samples == 27
+    assert len(verification.basis.labels) == 28  # with NaN and infinity, which are not judged
     assert verification.reference == "the PyTorch model, unpatched"
     assert [step.name for step in deployment.steps] == [
         *("reference", "export", "convert", "verify", "publish"),

@@ -411,7 +411,7 @@ def test_every_form_of_a_decision_is_seen(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("loopback")
-@pytest.mark.parametrize(("count", "picked"), [(8, 1), (64, 8), (128, 8)])
+@pytest.mark.parametrize(("count", "picked"), [(8, 1), (48, 8), (128, 8)])
 def test_a_lost_expert_of_many_is_caught_or_named(count: int, picked: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     gate, weights = torch.nn.Linear(16, count), torch.randn(count, 16, 4) / 4
@@ -419,8 +419,8 @@ def test_a_lost_expert_of_many_is_caught_or_named(count: int, picked: int, tmp_p
 
     def mix(x: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
         scores, chosen = gate(x).softmax(-1).topk(picked)
-        each = torch.einsum("bd,edf->bef", x, weights) * kept[:, None]
-        return (each.gather(1, chosen[..., None].expand(-1, -1, 4)) * scores[..., None]).sum(1)
+        each = torch.einsum("bd,bkdf->bkf", x, (weights * kept[:, None, None])[chosen])
+        return (each * scores[..., None]).sum(1)
 
     kept = torch.ones(count)
     lost = kept.clone()
