@@ -61,7 +61,7 @@ def test_step_decided_by_rounding_alone_is_unverified(loopback: str, tmp_path: P
     reason = deployed.verification.reason
     assert deployed.verdict == "unverified"
     assert reason.startswith(
-        "rounding alone decides what the model returns on the example: PyTorch"
+        "rounding alone decides what the model returns on the example: the model itself"
     )
     assert "1 of 32 elements differ" in reason
     assert reason.endswith("may differ (--compare), or pass a tolerance (--rtol)")
