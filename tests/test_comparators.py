@@ -232,7 +232,7 @@ def test_no_detection_in_any_sample_is_unverified(tmp_path: Path) -> None:
     deployment = rows(1e9, tmp_path / "none", compare={"boxes": "detections"})
     assert deployment.verdict == "unverified"
     assert deployment.verification.reason == (
-        "detections of boxes finds nothing to match in any of 6 samples"
+        "detections of boxes finds nothing to match in any of 7 samples"
     )
 
 
