@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -789,142 +790,26 @@ for op, k in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
         w, r = normal(d, k * H, In), normal(d, k * H, H) / 2
         b = normal(d, 2 * k * H)
         h0 = normal(d, B, H)
-        case(
-            op,
-            normal(Tn, B, In),
-            w,
-            r,
-            None,
-            None,
-            None,
-            direction=dirs,
-            hidden_size=[H],
-            outputs=no,
-            **extra,
-        )
-        case(
-            op,
-            normal(Tn, B, In),
-            w,
-            r,
-            b,
-            None,
-            h0,
-            direction=dirs,
-            hidden_size=[H],
-            outputs=no,
-            **extra,
-        )
-        case(
-            op,
-            normal(Tn, B, In),
-            w,
-            r,
-            b,
-            array([5, 3, 1], "i4"),
-            h0,
-            direction=dirs,
-            hidden_size=[H],
-            outputs=no,
-            **extra,
-        )
-        case(
-            op,
-            normal(Tn, B, In),
-            w,
-            r,
-            b,
-            array([4, 0, 2], "i4"),
-            None,
-            direction=dirs,
-            hidden_size=[H],
-            outputs=no,
-        )
-        case(
-            op,
-            normal(Tn, B, In),
-            w,
-            r,
-            b,
-            None,
-            None,
-            direction=dirs,
-            hidden_size=[H],
-            clip=[0.3],
-            outputs=no,
-        )
-        case(
-            op,
-            normal(B, Tn, In),
-            w,
-            r,
-            b,
-            None,
-            None,
-            direction=dirs,
-            hidden_size=[H],
-            layout=[1],
-            outputs=no,
-        )
+        recurrent = partial(case, op, direction=dirs, hidden_size=[H], outputs=no)
+        recurrent(normal(Tn, B, In), w, r, None, None, None, **extra)
+        recurrent(normal(Tn, B, In), w, r, b, None, h0, **extra)
+        recurrent(normal(Tn, B, In), w, r, b, array([5, 3, 1], "i4"), h0, **extra)
+        recurrent(normal(Tn, B, In), w, r, b, array([4, 0, 2], "i4"), None)
+        recurrent(normal(Tn, B, In), w, r, b, None, None, clip=[0.3])
+        recurrent(normal(B, Tn, In), w, r, b, None, None, layout=[1])
         acts = {
             "RNN": [["Relu"], ["Sigmoid"], ["Affine"]],
             "GRU": [["Sigmoid", "Relu"], ["HardSigmoid", "Tanh"]],
             "LSTM": [["Sigmoid", "Relu", "Tanh"], ["HardSigmoid", "Softsign", "Tanh"]],
         }[op]
-        case(
-            op,
-            normal(Tn, B, In),
-            w,
-            r,
-            b,
-            None,
-            None,
-            direction=dirs,
-            hidden_size=[H],
-            activations=[a * d for a in acts],
-            outputs=no,
-        )
+        activations = [each * d for each in acts]
+        recurrent(normal(Tn, B, In), w, r, b, None, None, activations=activations)
         if op == "LSTM":
-            case(
-                op,
-                normal(Tn, B, In),
-                w,
-                r,
-                b,
-                None,
-                h0,
-                normal(d, B, H),
-                normal(d, 3 * H),
-                direction=dirs,
-                hidden_size=[H],
-                outputs=3,
-            )
-            case(
-                op,
-                normal(Tn, B, In),
-                w,
-                r,
-                b,
-                array([5, 3, 1], "i4"),
-                h0,
-                normal(d, B, H),
-                direction=dirs,
-                hidden_size=[H],
-                outputs=3,
-            )
-            case(
-                op,
-                normal(Tn, B, In),
-                w,
-                r,
-                b,
-                None,
-                None,
-                direction=dirs,
-                hidden_size=[H],
-                input_forget=[1],
-                outputs=3,
-            )
+            peepholes = normal(Tn, B, In), w, r, b, None, h0, normal(d, B, H), normal(d, 3 * H)
+            recurrent(*peepholes)
+            lengths = array([5, 3, 1], "i4")
+            recurrent(normal(Tn, B, In), w, r, b, lengths, h0, normal(d, B, H))
+            recurrent(normal(Tn, B, In), w, r, b, None, None, input_forget=[1])
 sig = normal(2, 16, 1)
 cplx = normal(2, 16, 2)
 case("DFT", sig, axis=[None, 1], onesided=[None, 1])
