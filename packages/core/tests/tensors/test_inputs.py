@@ -13,7 +13,7 @@ from enginebay.tensors.input_arrays import (
     parse_input,
     random_inputs,
     resize,
-    suggest_input,
+    suggest_inputs,
 )
 from enginebay.tensors.spec import TensorSpec
 
@@ -62,7 +62,7 @@ def test_a_single_size_stays_a_shape_if_the_input_has_dimensions() -> None:
 )
 def test_the_suggested_text_of_an_input_can_be_typed(dims, text: str) -> None:
     spec = TensorSpec("x", "float32", dims)
-    assert suggest_input(spec) == text
+    assert suggest_inputs([spec]) == f"--input {text}"
     (array,) = inputs_for([spec], parse_input(text)).values()
     assert len(array.shape) == text.count("x", 1) + (dims != ())
 

@@ -17,7 +17,7 @@ from enginebay.cli.arguments import (
 from enginebay.cli.output import print_fields, print_json, print_next, stdout_on_stderr
 from enginebay.cli.summaries import artifact_document
 from enginebay.display import short_path
-from enginebay.tensors import suggest_input
+from enginebay.tensors import suggest_inputs
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -90,11 +90,7 @@ def run(args: Namespace) -> int:
 def _next_commands(artifact: Artifact) -> list[str]:
     folder = shlex.quote(short_path(artifact.path))
     # Converting records no inputs, and values can be generated for fixed sizes only.
-    inputs = [
-        f"--input {shlex.quote(suggest_input(spec))}"
-        for spec in artifact.inputs
-        if not spec.is_static and spec.dims
-    ]
-    run = " ".join(["enginebay run", folder, *inputs])
+    inputs = suggest_inputs(spec for spec in artifact.inputs if not spec.is_static and spec.dims)
+    run = f"enginebay run {folder} {inputs}".rstrip()
     machines = artifact.manifest.built_for
     return [f"on {machines}: {run}" if machines else run, f"enginebay inspect {folder}"]

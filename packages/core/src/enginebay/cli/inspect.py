@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from enginebay.cli.output import print_blocks, print_fields, print_json, print_next, print_table
 from enginebay.cli.summaries import artifact_document, ir_document, print_ir, receipt_fields
 from enginebay.display import human_size, join_names, short_path
-from enginebay.tensors import suggest_input
+from enginebay.tensors import suggest_inputs
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -51,8 +51,8 @@ def run(args: Namespace) -> int:
             print_json(ir_document(model) | known)
             return 0
         print_ir(model, contents.fields() if contents else ())
-        inputs = (f"--input {shlex.quote(suggest_input(spec))}" for spec in model.inputs)
-        print_next([" ".join(("enginebay deploy", shlex.quote(str(args.path)), *inputs))])
+        inputs = suggest_inputs(model.inputs)
+        print_next([f"enginebay deploy {shlex.quote(str(args.path))} {inputs}".rstrip()])
         return 0
     artifact = open_artifact(args.path)
     if args.json:

@@ -10,7 +10,7 @@ from enginebay.models.dynamic import from_profiles, name_axis, normalise
 from enginebay.models.dynamic_option import parse_dynamic
 from enginebay.params import format_dims, name_shapes, resolve_profiles
 from enginebay.sources import required_parameters
-from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize, suggest_input
+from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize, suggest_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,8 +157,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
         message = f"'{source.description}' has no example inputs"
         if known:
             described = ", ".join(spec.describe() for spec in known)
-            typed = " ".join(f"--input {suggest_input(spec)}" for spec in known)
-            raise InputError(f"{message}; it takes {described}", hint=typed)
+            raise InputError(f"{message}; it takes {described}", hint=suggest_inputs(known))
         hint = "pass --input NAME=1x3x224x224, or let the model's callable return (model, inputs)"
         raise InputError(message, hint=hint)
     dtypes = {spec.name: spec.dtype for spec in known}

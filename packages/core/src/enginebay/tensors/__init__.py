@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         inputs_for as inputs_for,
         parse_inputs as parse_inputs,
         resize as resize,
-        suggest_input as suggest_input,
+        suggest_inputs as suggest_inputs,
     )
     from enginebay.tensors.nested_values import (
         leaves as leaves,
@@ -70,7 +70,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         ),
         "tensors.caches": "is_cache",
         "tensors.extremes": "find_extremes measure_shares",
-        "tensors.input_arrays": "generate_input inputs_for parse_inputs resize suggest_input",
+        "tensors.input_arrays": "generate_input inputs_for parse_inputs resize suggest_inputs",
         "tensors.packed_array": "PackedArray",
         "tensors.samples": "Sample is_recorded load_samples save_arrays save_samples",
         "tensors.spec": "Array TensorSpec dtype_name specs",

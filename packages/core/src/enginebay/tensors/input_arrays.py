@@ -132,13 +132,20 @@ def generate_input(spec: TensorSpec, requested: TensorSpec, *, below: int = 2) -
     return random_inputs([resized], below={spec.name: below})[spec.name]
 
 
-def suggest_input(spec: TensorSpec) -> str:
-    """Return the text of an option ``--input`` that fits a spec, with small sizes for open ones.
+def suggest_inputs(specs: Iterable[TensorSpec]) -> str:
+    """Return options ``--input`` that fit specs, to be typed, with small sizes for open ones.
 
     Example:
-        >>> suggest_input(TensorSpec("image", "float32", ("n", 3, "h", "w")))
-        'image=1x3x224x224'
+        >>> suggest_inputs([TensorSpec("image", "float32", ("n", 3, "h", "w"))])
+        '--input image=1x3x224x224'
     """
+    import shlex
+
+    return " ".join(f"--input {shlex.quote(suggest_input(spec))}" for spec in specs)
+
+
+def suggest_input(spec: TensorSpec) -> str:
+    """Return the text of one such option; see :func:`suggest_inputs`."""
     if spec.dims == ():
         return f"{spec.name}=1"
     if spec.dtype in ("string", "unknown"):
@@ -231,7 +238,7 @@ def _resize_axis(array: _A, axis: int, size: int) -> _A:
 def _random_array(spec: TensorSpec, generator: np.random.Generator, below: int) -> NumpyArray:
     if not spec.is_static:
         message = f"cannot generate an input for {spec.describe()}: its shape is dynamic"
-        raise InputError(message, hint=f"--input {suggest_input(spec)}")
+        raise InputError(message, hint=suggest_inputs([spec]))
     dtype = numpy_dtype(spec.dtype)
     shape = [int(dim) for dim in spec.dims or ()]
     if dtype.kind == "O":
