@@ -13,7 +13,7 @@ from enginebay.reference.pairwise import cover_pairs
 from enginebay.reference.probes import REDRAWN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from enginebay.reference.probes import Level, Probe, ProbeGenerator
     from enginebay.reference.recorder import Recorder
@@ -38,14 +38,22 @@ def record_plan(recorder: Recorder, generator: ProbeGenerator) -> None:
     refused = []
     for probe in generator.draw_all():
         recorder.record_probe(probe)
-        # A smaller size that is refused may be too small, whatever it is a multiple of.
-        if probe.label not in recorder.labels and probe.tiled is not None and probe.grows:
+        if probe.label not in recorder.labels and _grows(probe, recorder.model.example_shapes):
             refused.append(probe)
     # A model that refuses random values refuses them at any size.
     if REDRAWN not in recorder.labels:
         return
     grain = _record_multiples(recorder, generator, refused) if refused else 1
     _record_combinations(recorder, generator, grain)
+
+
+def _grows(probe: Probe, usual: Mapping[str, tuple[int, ...]]) -> bool:
+    """Return True if a size is larger than the example's.
+
+    A smaller size that is refused may be too small, whatever it is a multiple of.
+    """
+    pairs = (zip(array.shape, usual[name], strict=True) for name, array in probe.inputs.items())
+    return any(size > known for sizes in pairs for size, known in sizes)
 
 
 def _record_multiples(

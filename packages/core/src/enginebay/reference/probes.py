@@ -69,7 +69,6 @@ class Probe:
         tied: True if the elements of each float input are all equal, so that the order in which a
             sort returns their indices is undefined.
         row: The level of each input and dimension that varies: ``{"mask": "an empty row"}``.
-        grows: True if a size is larger than the example's.
         tiled: Arrays of the same sizes that repeat the example's values, for a model that rejects
             random values; None if the sizes are the example's.
     """
@@ -80,7 +79,6 @@ class Probe:
     beyond: bool = False
     tied: bool = False
     row: Mapping[str, Level] = field(default_factory=dict)
-    grows: bool = False
     tiled: Arrays | None = None
 
 
@@ -341,9 +339,7 @@ class ProbeGenerator:
         sizes = named_sizes(self._dynamic, shapes)
         row: dict[str, Level] = {f"{name}=": size for name, (_, size) in sizes.items()}
         probe = self.make_probe(f"the sizes {_format_sizes(shapes)}", inputs, row)
-        pairs = (zip(shape, self._shapes[name], strict=True) for name, shape in shapes.items())
-        grows = any(size > usual for sizes in pairs for size, usual in sizes)
-        return replace(probe, required=required, tiled=tiled, grows=grows)
+        return replace(probe, required=required, tiled=tiled)
 
     def make_probe(self, label: str, drawn: Arrays, row: Mapping[str, Level] = _NO_LEVELS) -> Probe:
         """Return a probe input with these arrays, clipped to the domain."""
