@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -75,14 +75,7 @@ def record_reference(
     _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
     draw = partial(
-        ProbeGenerator,
-        model.examples,
-        settings,
-        dynamic=model.dynamic,
-        precision=precision,
-        below=model.below,
-        special=model.special,
-        ascending=model.ascending,
+        _make_generator, model, model.examples, settings, precision, dynamic=model.dynamic
     )
     if isinstance(reference, OnnxReference):
         recorded = _record_foreign_file(model, reference, draw().draw_all(), settings, items)
@@ -154,19 +147,26 @@ def sample_model(
             recorder.record_probe(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
     # A different seed: the default would draw the recorded probes again.
-    generator = ProbeGenerator(
+    masks = [*find_float_masks(model)]
+    generator = _make_generator(model, example, settings, precision, masks=masks, seed=1)
+    for probe in generator.draw_all():
+        recorder.record_probe(replace(probe, label=f"{probe.label} anew"))
+    return recorder.build_reference(reference.description)
+
+
+def _make_generator(
+    model: BoundModel, example: Arrays, settings: ProbeSettings, precision: str, **options: Any
+) -> ProbeGenerator:
+    """Return a generator of inputs that resemble an example, with what is known of the model's."""
+    return ProbeGenerator(
         example,
         settings,
         precision=precision,
         below=model.below,
         special=model.special,
         ascending=model.ascending,
-        masks=[*find_float_masks(model)],
-        seed=1,
+        **options,
     )
-    for probe in generator.draw_all():
-        recorder.record_probe(replace(probe, label=f"{probe.label} anew"))
-    return recorder.build_reference(reference.description)
 
 
 def _record_foreign_file(
