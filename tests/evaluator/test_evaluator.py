@@ -15,7 +15,7 @@ import pytest
 from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
-from enginebay.reference.onnx_evaluator import make_evaluator, replaced_operators
+from enginebay.evaluator.onnx_evaluator import make_evaluator, replaced_operators
 
 from .cases import CASES, Case
 from .models import build, differences, engine_outputs, versions

@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from enginebay.errors import ExportError, InputError, ModelError, RewriterError, UsageError
+from enginebay.evaluator.onnx_evaluator import reference_outputs
 from enginebay.ir.onnx_file import read_onnx
 from enginebay.models.signature import read_signature
-from enginebay.reference.onnx_evaluator import reference_outputs
 
 EXPORTERS = ["dynamo", "torchscript"]
 

@@ -12,11 +12,11 @@ from packages.core.tests.rewriting.contexts import rewrite
 from torch import nn
 
 from enginebay.errors import ExportError, ModelSourceError, UsageError
+from enginebay.evaluator.onnx_evaluator import reference_outputs
 from enginebay.exporters import write_ir
 from enginebay.ir.torch_file import read_exported_program, read_torchscript
 from enginebay.models import bind
 from enginebay.models.signature import read_signature
-from enginebay.reference.onnx_evaluator import reference_outputs
 from enginebay.rewriting import RewriterSet
 from enginebay.sources import find_model
 

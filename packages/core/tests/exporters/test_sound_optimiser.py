@@ -10,7 +10,7 @@ import torch
 from packages.core.tests.exports import export
 from torch import nn
 
-from enginebay.reference.onnx_evaluator import reference_outputs
+from enginebay.evaluator.onnx_evaluator import reference_outputs
 
 FUNCTIONS = {
     "x + 1e-8": lambda x: 1 / (x + 1e-8),

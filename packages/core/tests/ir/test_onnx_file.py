@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginebay import environment
 from enginebay.errors import MissingDependencyError, ModelError, ModelSourceError
+from enginebay.evaluator.onnx_evaluator import reference_outputs
 from enginebay.ir.model import IRModel
 from enginebay.ir.onnx_file import read_onnx
-from enginebay.reference.onnx_evaluator import reference_outputs
 
 FLOAT = TensorProto.FLOAT
 

@@ -11,14 +11,12 @@ if TYPE_CHECKING:
         DataRecord as DataRecord,
         Item as Item,
     )
+    from enginebay.evaluator import evaluator_outputs as evaluator_outputs
     from enginebay.models import BoundModel as BoundModel, Call as Call, shapes_of as shapes_of
     from enginebay.named_objects import (
         named_object as named_object,
     )
-    from enginebay.reference import (
-        evaluator_outputs as evaluator_outputs,
-        reference_model as reference_model,
-    )
+    from enginebay.reference import reference_model as reference_model
     from enginebay.sources import (
         ModelSource as ModelSource,
         Options as Options,
@@ -41,9 +39,10 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "data": "DataRecord Item",
+        "evaluator": "evaluator_outputs",
         "models": "BoundModel Call shapes_of",
         "named_objects": "named_object",
-        "reference": "evaluator_outputs reference_model",
+        "reference": "reference_model",
         "sources": (
             "ModelSource Options check_source find_model fixed_seed image_size load_weights "
             "measure_norms read_options take_weights"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import time
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.errors import EnginebayError, ModelError, ModelSourceError, first_line
+from enginebay.errors import EnginebayError, ModelSourceError, first_line
+from enginebay.evaluator import EVALUATOR_TIMEOUT, evaluate_some
 from enginebay.models import bind
-from enginebay.tensors import Sample, load_samples, save_samples
+from enginebay.tensors import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,12 +22,6 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
-
-#: Seconds for onnx's evaluator, which is written for clarity.
-EVALUATOR_TIMEOUT = 300.0
-
-#: Once the probe inputs have taken the evaluator so many CPU seconds, the rest is left out.
-_PROBE_SECONDS = 20.0
 
 
 class TorchReference:
@@ -93,7 +85,7 @@ class OnnxReference:
         from enginebay.plugins import installed_backends
 
         try:
-            return _evaluate(self._path, samples, required, EVALUATOR_TIMEOUT)
+            return evaluate_some(self._path, samples, required)
         except EnginebayError as err:
             failures = [str(err)]
         for name in installed_backends():
@@ -122,38 +114,6 @@ def _run_engine(
     except EnginebayError as err:
         outputs, _ = engine_outputs(backend, path, samples[:required])
         return [*outputs, *[first_line(err)] * (len(samples) - required)]
-
-
-def evaluator_outputs(
-    path: Path, samples: Sequence[Mapping[str, NumpyArray]], *, timeout: float = EVALUATOR_TIMEOUT
-) -> list[Arrays]:
-    """Run an ONNX file with onnx's reference evaluator, in a child process.
-
-    Args:
-        path: The file.
-        samples: For each run, the inputs by name.
-        timeout: Seconds that all runs may take together.
-
-    Raises:
-        EnginebayError: The evaluator cannot run the file, does not end in time, or crashes.
-    """
-    found = _evaluate(path, samples, len(samples), timeout)
-    return [outputs for outputs in found if not isinstance(outputs, str)]
-
-
-def _evaluate(
-    path: Path, samples: Sequence[Mapping[str, NumpyArray]], required: int, timeout: float
-) -> list[Arrays | str]:
-    from enginebay.isolation import call
-
-    with TemporaryDirectory(prefix="enginebay-reference-") as folder:
-        input_path, output_path = Path(folder) / "given.npz", Path(folder) / "found.npz"
-        save_samples(input_path, [Sample(dict(inputs), {}) for inputs in samples])
-        function = "enginebay.reference.reference_outputs:run_evaluator"
-        arguments = path, input_path, output_path, required
-        reasons = call(function, *arguments, timeout=timeout, result_type=list[str])
-        found = iter(load_samples(output_path))
-        return [reason or next(found).outputs for reason in reasons]
 
 
 def engine_outputs(
@@ -191,45 +151,6 @@ def engine_outputs(
         files = backend.convert(ConvertRequest(ir=ir, params=chosen, work_dir=directory))
         request = ConvertedEngine(backend, chosen, ir, files).load_request(directory)
         return run_trial(request, [Sample(dict(inputs), {}) for inputs in samples], timeout=timeout)
-
-
-def run_evaluator(path: Path, input_path: Path, output_path: Path, required: int) -> list[str]:
-    """Run an ONNX file on saved inputs, and save the outputs; called in a child process.
-
-    Returns:
-        For each sample, why it has no outputs, or "" if they are saved. The required ones have.
-    """
-    from enginebay.reference.onnx_evaluator import read_evaluator
-
-    _limit_memory()
-    run = read_evaluator(path)
-    results, reasons, spent = [], [], 0.0
-    for number, sample in enumerate(load_samples(input_path)):
-        reason, start = "", time.process_time()
-        try:
-            if spent < _PROBE_SECONDS:
-                results.append(Sample({}, run(sample.inputs)))
-            else:
-                reason = f"onnx's evaluator has taken {spent:.0f} s for the probe inputs before"
-        except ModelError as err:
-            if number < required:
-                raise
-            reason = first_line(err)
-        reasons.append(reason)
-        if number >= required:
-            # Not wall time: a busy machine must not decide what is compared.
-            spent += time.process_time() - start
-    save_samples(output_path, results)
-    return reasons
-
-
-def _limit_memory() -> None:
-    """Let this process fail before it fills the memory of the machine."""
-    with suppress(ImportError, AttributeError, ValueError, OSError):  # not on Windows
-        import resource
-
-        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def reference_for(model: BoundModel, backend: str) -> TorchReference | OnnxReference:

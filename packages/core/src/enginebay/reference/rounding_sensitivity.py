@@ -29,10 +29,9 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import EnginebayError, ModelError
-from enginebay.reference.perturbed_file import Perturbation, rerun_file
+from enginebay.evaluator import Perturbation, rerun_file
 from enginebay.reference.probe_values import is_constant
 from enginebay.reference.recorded_samples import measure_range
-from enginebay.reference.reference_outputs import EVALUATOR_TIMEOUT
 from enginebay.reference.seen_decisions import find_decisions
 from enginebay.tensors import is_float
 from enginebay.verdict import Rounding
@@ -298,7 +297,7 @@ def _run_rounded(
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
     if model.signature is None:
         yield from _rerun_file(
-            model, sample, unit, [Perturbation(n) for n in range(_ROUNDING_RUNS)]
+            model, sample, [Perturbation(unit, n) for n in range(_ROUNDING_RUNS)]
         )
         return
     from enginebay.reference.perturbed_rounding import PerturbedRounding
@@ -353,8 +352,8 @@ def _run_doubled(
     """Run the model in double precision: without noise and, if it agrees, with noise."""
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
     if model.signature is None:
-        doubles = [Perturbation(seed, is_double=True) for seed in (None, 0)]
-        runs = _rerun_file(model, sample, unit, doubles)
+        doubles = [Perturbation(unit, seed, is_double=True) for seed in (None, 0)]
+        runs = _rerun_file(model, sample, doubles)
         agree = [_agrees(sample, outputs, options, comparators) for outputs in runs]
         return _Doubled(runs[0] if runs else {}, is_stable=bool(runs) and all(agree))
     import torch
@@ -407,12 +406,12 @@ def _agrees(
 
 
 def _rerun_file(
-    model: BoundModel, sample: Sample, unit: float, runs: Sequence[Perturbation]
+    model: BoundModel, sample: Sample, runs: Sequence[Perturbation]
 ) -> list[dict[str, NumpyArray]]:
     """Run an ONNX file again; return nothing if the evaluator fails."""
     assert model.source.ir is not None
     try:
-        return rerun_file(model.source.ir.path, sample.inputs, unit, runs, EVALUATOR_TIMEOUT)
+        return rerun_file(model.source.ir.path, sample.inputs, runs)
     except EnginebayError:
         return []
 

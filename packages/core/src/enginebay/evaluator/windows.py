@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from enginebay.reference.onnx_operators import Arrays, Operator
+from enginebay.evaluator.operators import Arrays, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from onnx.parser import parse_model
 from torch import nn
 
-from enginebay.reference.onnx_evaluator import make_evaluator
+from enginebay.evaluator.onnx_evaluator import make_evaluator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

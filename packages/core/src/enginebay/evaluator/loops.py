@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from enginebay.reference.onnx_operators import Arrays, Operator
+from enginebay.evaluator.operators import Arrays, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

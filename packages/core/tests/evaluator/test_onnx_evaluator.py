@@ -10,15 +10,11 @@ import pytest
 from onnx.parser import parse_model
 
 from enginebay.errors import ModelError
+from enginebay.evaluator import child_runs, evaluator_outputs
+from enginebay.evaluator.child_runs import run_evaluator
+from enginebay.evaluator.onnx_evaluator import reference_outputs
 from enginebay.models import bind
-from enginebay.reference import (
-    ProbeSettings,
-    evaluator_outputs,
-    record_reference,
-    reference_outputs as reference_outputs_module,
-)
-from enginebay.reference.onnx_evaluator import reference_outputs
-from enginebay.reference.reference_outputs import run_evaluator
+from enginebay.reference import ProbeSettings, record_reference
 from enginebay.sources import find_model
 from enginebay.tensors import Sample, load_samples, save_samples
 
@@ -52,12 +48,12 @@ def _save_scaled(folder: Path) -> Path:
 def test_the_first_probe_of_a_slow_file_changes_all_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reference_outputs_module, "_PROBE_SECONDS", 1e-9)
+    monkeypatch.setattr(child_runs, "_OPTIONAL_SECONDS", 1e-9)
     given = [Sample({"x": np.float32([n, 1, 2]), "s": np.float32(n)}, {}) for n in range(4)]
     save_samples(tmp_path / "given.npz", given)
     files = tmp_path / "given.npz", tmp_path / "found.npz"
-    monkeypatch.setattr(reference_outputs_module, "_limit_memory", lambda: None)
-    reasons = run_evaluator(_save_scaled(tmp_path), *files, 2)
+    monkeypatch.setattr(child_runs, "_limit_memory", lambda: None)
+    reasons = run_evaluator(_save_scaled(tmp_path), *files, [None] * 4, 2)
     # The example, an item, and the first probe.
     assert [bool(reason) for reason in reasons] == [False, False, False, True]
     assert reasons[-1].startswith("onnx's evaluator has taken ")

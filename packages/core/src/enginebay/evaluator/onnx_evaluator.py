@@ -100,10 +100,10 @@ def make_evaluator(model: Any) -> Any:
 
 def replaced_operators() -> list[type[Any]]:
     """Return our classes of operators, each under the operator's name."""
-    from enginebay.reference import onnx_loops, onnx_operators, onnx_windows
+    from enginebay.evaluator import loops, operators, windows
 
-    modules = (onnx_operators, onnx_loops, onnx_windows)
+    modules = (operators, loops, windows)
     values = [value for module in modules for value in vars(module).values()]
-    base = onnx_operators.Operator
+    base = operators.Operator
     classes = (value for value in values if isinstance(value, type) and issubclass(value, base))
     return [each for each in classes if each is not base]
