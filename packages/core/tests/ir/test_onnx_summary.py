@@ -79,21 +79,24 @@ def test_inspect_prints_the_contents_and_what_to_type(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "precision"),
+    ("nodes", "precision", "stored"),
     [
-        ("y = Mul(x, w)", "fp16"),
-        ("v = Cast<to = 1>(w) y = Mul(x, v)", "fp32"),
-        ("v = DequantizeLinear(q, s) y = Mul(x, v)", "fp32"),
-        ("v = QuantizeLinear(x, s) y = DequantizeLinear(v, s)", "int8"),
-        ("y = com.microsoft.QLinearAdd(x, s, z, x, s, z, s, z)", "int8"),
+        ("y = Mul(x, w)", "fp16", "fp16"),
+        ("v = Cast<to = 1>(w) y = Mul(x, v)", "fp32", "fp16"),
+        ("c = Constant<value = float16[2] {1, 2}>() y = Mul(x, c)", "fp16", "fp16"),
+        ("h = Cast<to = 16>(x) z = Mul(h, h) y = Cast<to = 1>(z)", "bf16", "bf16"),
+        ("v = DequantizeLinear(q, s) y = Mul(x, v)", "fp32", "int8"),
+        ("v = DequantizeLinear(q, s) u = Mul(w, w) y = Mul(x, v)", "fp16", "int8"),
+        ("v = QuantizeLinear(x, s) y = DequantizeLinear(v, s)", "int8", "int8"),
+        ("y = com.microsoft.QLinearAdd(x, s, z, x, s, z, s, z)", "int8", "int8"),
     ],
 )
 def test_the_precision_of_a_file_is_that_of_its_coarsest_operator(
-    nodes: str, precision: str, tmp_path: Path
+    nodes: str, precision: str, stored: str, tmp_path: Path
 ) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> '
-        f"graph (float16[2] x) => (float16[2] y) {{ {nodes} }}"
+        f"graph (float[2] x) => (float[2] y) {{ {nodes} }}"
     )
     weights = {"w": np.ones(2, np.float16), "q": np.ones(2, np.int8), "s": np.float32(0.5)}
     model.graph.initializer.extend(
@@ -101,4 +104,19 @@ def test_the_precision_of_a_file_is_that_of_its_coarsest_operator(
     )
     onnx.save(model, tmp_path / "m.onnx")
     summary = summarise_onnx(tmp_path / "m.onnx")
-    assert (summary.precision, summary.stores_8_bits) == (precision, True)
+    found = summary.precision, summary.stored_precision, summary.stores_8_bits
+    assert found == (precision, stored, True)
+
+
+def test_a_file_is_described_and_summarised_in_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from enginebay.ir import onnx_file, read_and_summarise, read_ir
+
+    path = write_file(tmp_path / "m.onnx")
+    expected = read_ir(path), summarise_onnx(path)
+    opened: list[Path] = []
+    read = onnx_file.read_outline
+    monkeypatch.setattr(onnx_file, "read_outline", lambda file: opened.append(file) or read(file))
+    assert read_and_summarise(path) == expected
+    assert opened == [path]

@@ -40,12 +40,11 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.artifact import open_artifact
-    from enginebay.ir import is_ir_file, read_ir, summarise_onnx
+    from enginebay.ir import is_ir_file, read_and_summarise
 
     # A folder may have the name of a file.
     if is_ir_file(args.path) and not args.path.is_dir():
-        model = read_ir(args.path)
-        contents = summarise_onnx(model.path) if model.kind == "onnx" else None
+        model, contents = read_and_summarise(args.path)
         if args.json:
             known = {"contents": msgspec.structs.asdict(contents)} if contents else {}
             print_json(ir_document(model) | known)

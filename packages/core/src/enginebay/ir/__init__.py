@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from enginebay.ir.half_precision import to_half as to_half
     from enginebay.ir.ir_files import (
         is_ir_file as is_ir_file,
+        read_and_summarise as read_and_summarise,
         read_ir as read_ir,
         read_model_file as read_model_file,
     )
@@ -41,7 +42,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "ir.half_precision": "to_half",
         "ir.model": "ExporterName IRModel IR_FOLDER SUFFIXES",
-        "ir.ir_files": "is_ir_file read_ir read_model_file",
+        "ir.ir_files": "is_ir_file read_and_summarise read_ir read_model_file",
         "ir.model_lines": "format_raising_line is_model_file model_line",
         "ir.muted_output": "quiet",
         "ir.onnx_file": "read_onnx",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import UsageError, check_text, missing_file
 from enginebay.ir.model import SUFFIXES, IRModel
+
+if TYPE_CHECKING:
+    from enginebay.ir.onnx_summary import ONNXSummary
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:
@@ -55,3 +58,19 @@ def read_model_file(path: str | Path) -> tuple[Any, IRModel]:
     if suffix == SUFFIXES["torchscript"]:
         return read_torchscript(path)
     return read_exported_program(path)
+
+
+def read_and_summarise(path: Path) -> tuple[IRModel, ONNXSummary | None]:
+    """Return the IR in a file and what it contains (None if it is no ONNX file), parsed once.
+
+    Raises:
+        ModelSourceError: The file is missing or damaged.
+        MissingDependencyError: torch or onnx is not installed.
+    """
+    if path.suffix.lower() != SUFFIXES["onnx"] or not path.exists():
+        return read_ir(path), None
+    from enginebay.ir.onnx_file import describe_proto, parse_onnx
+    from enginebay.ir.onnx_summary import summarise_proto
+
+    proto = parse_onnx(path)
+    return describe_proto(proto, path.absolute()), summarise_proto(proto)

@@ -33,9 +33,11 @@ def read_onnx(path: str | Path) -> IRModel:
         MissingDependencyError: onnx is not installed or older than 1.21.
     """
     path = Path(path).absolute()
-    require("onnx")
-    check_file(path)
-    proto = parse_onnx(path)
+    return describe_proto(parse_onnx(path), path)
+
+
+def describe_proto(proto: onnx.ModelProto, path: Path) -> IRModel:
+    """Return the IR of a parsed ONNX file, and check its external data; see :func:`read_onnx`."""
     _check_complete(proto, path)
     initializers = {tensor.name for tensor in proto.graph.initializer}
     initializers |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
@@ -56,6 +58,8 @@ def read_onnx(path: str | Path) -> IRModel:
 
 def parse_onnx(path: Path) -> onnx.ModelProto:
     """Parse an ONNX file without the bytes of its initializers."""
+    require("onnx")
+    check_file(path)
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # no stubs
 

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 #: Parts of the lower-case names of operators that compute in 8 bits, or convert to them.
 _QUANTISED = ("quantize", "qlinear", "qgemm", "qattention", "nbits", "integer")
 
-#: Those that only read weights in few bits, which is exact.
+#: Those that only read weights in few bits, and compute in floats.
 _EXACT = ("DequantizeLinear", "GatherBlockQuantized", "MatMulNBits")
 
 _OWN_DOMAIN = "ai.onnx"
 
-#: ONNX's number of float16.
-_FLOAT16 = 10
+#: ONNX's number of a dtype in half precision → the precision.
+_HALF = {10: "fp16", 16: "bf16"}
+
+#: The precisions of a file, from the smallest tolerance to the largest.
+_PRECISIONS = ("fp32", *_HALF.values(), "int8")
 
 #: The number of operators that a description names.
 _MAX_OPERATORS = 12
@@ -39,15 +42,15 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
         opsets: Domain → version of its operators; ONNX's own domain is ``ai.onnx``.
         operators: Domain → operator → number of nodes, most frequent first, with those of branches,
             loops and functions.
-        weights: Dtype → number of bytes of the initializers.
-        is_half: True if an operator other than a Cast takes weights in half precision.
+        weights: Dtype → number of bytes of the initializers and constants.
+        halves: The precisions (``fp16``, ``bf16``) that operators other than a Cast take.
     """
 
     producer: str
     opsets: dict[str, int]
     operators: dict[str, dict[str, int]]
     weights: dict[str, int]
-    is_half: bool = False
+    halves: tuple[str, ...] = ()
 
     @property
     def quantised(self) -> tuple[str, ...]:
@@ -62,10 +65,24 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def precision(self) -> str:
-        """The coarsest precision that the file itself asks for: ``fp32``, ``fp16`` or ``int8``."""
-        if any(not name.startswith(_EXACT) for name in self.quantised):
+        """The coarsest precision that the file computes in: ``fp32``, ``fp16``, ``bf16``, ``int8``.
+
+        Weights of 8 bits that a node makes floats of are exact numbers to the file itself.
+        """
+        is_rounded = any(not name.startswith(_EXACT) for name in self.quantised)
+        return max("fp32", *self.halves, "int8" if is_rounded else "fp32", key=_PRECISIONS.index)
+
+    @property
+    def stored_precision(self) -> str:
+        """The coarsest precision of the weights and of :attr:`precision`.
+
+        A file whose weights were rounded differs by this from the one that it was made from.
+        """
+        if self.quantised:
             return "int8"
-        return "fp16" if self.is_half else "fp32"
+        stored = {"float16": "fp16", "bfloat16": "bf16"}
+        found = (stored.get(dtype, "fp32") for dtype in self.weights)
+        return max(self.precision, *found, key=_PRECISIONS.index)
 
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text."""
@@ -89,24 +106,38 @@ def summarise_onnx(path: Path) -> ONNXSummary:
     Raises:
         ModelSourceError: The file is damaged or not an ONNX model.
     """
+    return summarise_proto(parse_onnx(path))
+
+
+def summarise_proto(proto: onnx.ModelProto) -> ONNXSummary:
+    """Return what a parsed ONNX file contains."""
     from enginebay.ir.onnx_file import read_dtype
 
-    proto = parse_onnx(path)
     counts: dict[str, Counter[str]] = {}
-    halves = {each.name for each in proto.graph.initializer if each.data_type == _FLOAT16}
-    is_half = False
+    tensors = [*proto.graph.initializer]
+    dtypes = {each.name: each.data_type for each in tensors}
+    dtypes |= {each.name: each.type.tensor_type.elem_type for each in proto.graph.input}
+    taken: set[str] = set()
     for node in _walk_nodes(proto):
-        is_half |= node.op_type != "Cast" and not halves.isdisjoint(node.input)
         counts.setdefault(_name_domain(node.domain), Counter())[node.op_type] += 1
+        if node.op_type != "Cast":
+            taken.update(node.input)
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.HasField("t"):
+                tensors.append(attribute.t)
+                dtypes[node.output[0]] = attribute.t.data_type
+            elif node.op_type == "Cast" and attribute.name == "to":
+                dtypes[node.output[0]] = attribute.i
     weights: Counter[str] = Counter()
-    for tensor in proto.graph.initializer:
+    for tensor in tensors:
         weights[read_dtype(tensor.data_type)] += _count_bytes(tensor)
+    found = {_HALF[dtype] for name, dtype in dtypes.items() if name in taken and dtype in _HALF}
     return ONNXSummary(
         producer=f"{proto.producer_name} {proto.producer_version}".strip(),
         opsets={_name_domain(entry.domain): entry.version for entry in proto.opset_import},
-        operators={domain: dict(found.most_common()) for domain, found in counts.items()},
+        operators={domain: dict(nodes.most_common()) for domain, nodes in counts.items()},
         weights=dict(weights.most_common()),
-        is_half=is_half,
+        halves=tuple(sorted(found)),
     )
 
 

@@ -40,11 +40,8 @@ _SAMPLES = 8
 
 _EVALUATOR = "onnx's reference evaluator"
 
-#: Dtype → precision.
-_HALF = {"float16": "fp16", "bfloat16": "bf16"}
-
-#: The precisions, from the smallest tolerance to the largest.
-_PRECISIONS = ("fp32", *_HALF.values(), "int8")
+#: The precisions of files, from the smallest tolerance to the largest.
+_PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 
 
 class _File(NamedTuple):
@@ -144,12 +141,7 @@ def _read_irs(files: Sequence[str | Path]) -> list[IRModel]:
 
 
 def _read_file(label: str, ir: IRModel) -> _File:
-    weights = read_weights(ir.path)
-    dtypes = {weight.dtype for weight in weights.values()} | {spec.dtype for spec in ir.inputs}
-    precision = next((name for dtype, name in _HALF.items() if dtype in dtypes), "fp32")
-    if summarise_onnx(ir.path).quantised:
-        precision = "int8"
-    return _File(label, ir, weights, precision)
+    return _File(label, ir, read_weights(ir.path), summarise_onnx(ir.path).stored_precision)
 
 
 def _compare_file(first: _File, other: _File) -> AuditRow:
@@ -267,7 +259,9 @@ def _draw_samples(
         drawn = {name: draw_values(to_torch(array), generator) for name, array in arrays.items()}
         samples.append({name: to_numpy(tensor) for name, tensor in drawn.items()})
     # No file may lose more of an input than another.
-    for kind in _HALF.keys() & {spec.dtype for ir in (first, *others) for spec in ir.inputs}:
+    for kind in {"float16", "bfloat16"} & {
+        spec.dtype for ir in (first, *others) for spec in ir.inputs
+    }:
         for sample in samples:
             for name, array in sample.items():
                 if array.dtype.kind == "f":
