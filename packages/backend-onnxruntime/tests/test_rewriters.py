@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import torch
@@ -13,7 +11,6 @@ from hypothesis import given, strategies as st
 from packages.core.tests.exports import export
 from torch import nn
 
-import enginebay as eb
 from enginebay import rewrite
 from enginebay_onnxruntime.rewriters import rewriters
 
@@ -158,30 +155,3 @@ def test_triangles_match_torch(data, shape, function, diagonal, by_name):
         check(function, x, diagonal=diagonal)
     else:
         check(function, x, diagonal)
-
-
-@both
-def test_a_sigmoid_is_exact_far_below_zero(tmp_path, exporter):
-    x = torch.linspace(-100, 40, 6).reshape(2, 3)
-    function = lambda x, mask: x.sigmoid() * (mask + 1)  # noqa: E731
-    found, fired = run(tmp_path, [rewriters], exporter, function, x)
-    assert fired == {"sigmoid": 1}
-    torch.testing.assert_close(found, function(x, MASK), rtol=1e-5, atol=1e-38)
-    (tmp_path / "plain").mkdir()
-    plain, _ = run(tmp_path / "plain", [], exporter, function, x)
-    assert not torch.allclose(plain, function(x, MASK), rtol=1e-1, atol=1e-38)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
-def test_rewritten_operators_exist_in_an_old_opset(tmp_path, dtype):
-    def function(x):
-        return torch.zeros(2, 3, dtype=dtype).copy_(x.sigmoid())
-
-    x = torch.linspace(-3, 3, 6, dtype=dtype).reshape(2, 3)
-    path = tmp_path / "old.onnx"
-    options = eb.ExportOptions(exporter="torchscript", opset=11)
-    eb.export(function, x, path=path, backend="onnxruntime", options=options)
-    assert next(each.version for each in onnx.load(path).opset_import if not each.domain) == 11
-    session = onnxruntime.InferenceSession(path)
-    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    np.testing.assert_allclose(found, function(x).numpy(), rtol=1e-3)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from enginebay.authors.files import to_half
 from enginebay.errors import ConversionError
 from enginebay_onnxruntime.custom_ops import FOLDER, find_libraries, is_path
+from enginebay_onnxruntime.repairs import repair_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,19 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         written = quantized.files
     else:
         written = _copy_files(_list_copies(request, target))
+    _repair_file(target, request.ir.path)
     return written + _copy_files(_list_library_copies(params.custom_ops, request.work_dir))
+
+
+def _repair_file(file: Path, source: Path) -> None:
+    model = repair_model(file)
+    if model is None:
+        return
+    if file.samefile(source):
+        _refuse_target(source, "the file without inexact operators")
+    import onnx
+
+    onnx.save(model, file)
 
 
 def _list_copies(
@@ -86,11 +99,15 @@ def _copy_files(files: list[tuple[Path, Path]]) -> list[Path]:
 
 def _check_target(source: Path, target: Path, precision: str) -> None:
     if target.exists() and target.samefile(source):
-        raise ConversionError(
-            f"the file for precision {precision} would overwrite the model to convert, '{source}'",
-            hint="use another --work-dir or --file-name",
-        )
+        _refuse_target(source, f"the file for precision {precision}")
     target.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_target(source: Path, file: str) -> NoReturn:
+    raise ConversionError(
+        f"{file} would overwrite the model to convert, '{source}'",
+        hint="use another --work-dir or --file-name",
+    )
 
 
 def _write_fp16(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[Path]:

@@ -22,13 +22,13 @@ def find_wrong_optimizers(request: WrapperRequest[OnnxruntimeParams]) -> str:
         # Since 1.24 this fusion of a Transpose and a MatMul in float16 crashes the process when
         # NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
         wrong.append("MatmulTransposeFusion")
-    if _has_operators(request.directory / request.files[0], "Pad", "MaxPool"):
+    if has_operators(request.directory / request.files[0], "Pad", "MaxPool"):
         # It turns a Pad with zeros into the padding of the following MaxPool, which is minus
         # infinity: microsoft/onnxruntime#24737, fixed in 1.32. Only for graphs with both operators,
         # because it is right for Conv.
         wrong.append("Pad_Fusion")
     model = request.directory / request.files[0]
-    if request.params.precision != "int8" and _has_operators(model, "DequantizeLinear"):
+    if request.params.precision != "int8" and has_operators(model, "DequantizeLinear"):
         # Where a layer lies between the steps of a fake quantisation, it rounds the layer's weights
         # to 8 bits, too.
         wrong.append("WeightBiasQuantization")
@@ -41,7 +41,7 @@ def _is_half_precision(request: WrapperRequest[OnnxruntimeParams]) -> bool:
     return params.precision == "fp16" or any(spec.dtype == "float16" for spec in specs)
 
 
-def _has_operators(model: Path, *names: str) -> bool:
+def has_operators(model: Path, *names: str) -> bool:
     """Return True if a model may contain all of these operators.
 
     Loading an artifact does not require the package onnx, so the file is searched for the bytes of

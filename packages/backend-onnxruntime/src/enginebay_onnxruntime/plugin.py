@@ -87,7 +87,7 @@ def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every request
-    """Return the rewriters for operators without an exact kernel in ONNX Runtime."""
+    """Return the rewriters for operators without a kernel in ONNX Runtime."""
     from enginebay_onnxruntime.rewriters import rewriters as declared
 
     return declared

@@ -1,9 +1,8 @@
-"""Rewriters for operators for which ONNX Runtime has no kernel, or only an inexact kernel.
+"""Rewriters for operators for which ONNX Runtime has no kernel.
 
 ``Where`` and ``Trilu`` support only some dtypes. Tensors of other dtypes are converted to a wider
-dtype and back, which is exact. ``Sigmoid`` on the CPU has an absolute error of 1e-7, which is large
-for small results, such as a detector's scores for the background: 0.2 % of the result at x = -10,
-and a third at x = -15. Below x = -18 the result is 0.
+dtype and back, which is exact. Operators with an inexact kernel are replaced in the graph, see
+:mod:`enginebay_onnxruntime.repairs`.
 """
 
 from __future__ import annotations
@@ -23,16 +22,6 @@ rewriters = eb.RewriterSet(backend="onnxruntime")
 #: Dtypes without a kernel (ONNX Runtime 1.31, CPU), and the wider dtypes to use instead.
 _WHERE = {"bool": "uint8", "int16": "int32", "uint16": "int32"}
 _TRILU = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64"}
-
-
-@rewriters.symbolic("sigmoid", is_pytorch=True, ir="onnx")
-def sigmoid(ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # the context of every rewriter
-    """Compute 1 / (1 + exp(-x)): exact in float32, but 1.5 times slower than ``Sigmoid``."""
-    import torch
-
-    dtype = getattr(torch, (self.type().scalarType() or "Float").lower())
-    one = g.op("Constant", value_t=torch.tensor(1.0, dtype=dtype))
-    return g.op("Reciprocal", g.op("Add", one, g.op("Exp", g.op("Neg", self))))
 
 
 @rewriters.function("torch.masked_fill", ir="onnx")

@@ -15,6 +15,7 @@ from enginebay_onnxruntime.providers import (
     find_working_provider,
     get_device,
 )
+from enginebay_onnxruntime.repairs import KEY
 from enginebay_onnxruntime.session import create_session
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ def _make_receipt(
     details = {
         "providers": ", ".join(session.get_providers()),
         "nodes": ", ".join(f"{name} {count}" for name, count in counts.items()),
+        "replaced": session.get_modelmeta().custom_metadata_map.get(KEY, ""),
         "optimized_cache": cached,
         "profile": params.profile or "",
     }
