@@ -130,6 +130,32 @@ CASES = [
         lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (3, 2), 3),
     ),
     Case(
+        "Conv<pads = [1, 1, 1, 1], group = 3>",  # some planes after the others
+        17,
+        (_normal(2, 3, 300, 300), _normal(3, 1, 3, 3)),
+        lambda x, w: F.conv2d(x, w, padding=1, groups=3),
+    ),
+    Case(
+        "Conv<pads = [1, 1, 1, 1]>",  # some elements of the kernel after the others
+        17,
+        (_normal(2, 6, 400, 400), _normal(2, 6, 3, 3)),
+        lambda x, w: F.conv2d(x, w, padding=1),
+    ),
+    Case("Erf", 13, (_normal(3, 50000) * 3,), torch.erf),
+    Case("Sigmoid", 13, (_normal(3, 50000) * 50,), torch.sigmoid),
+    Case(
+        'ScatterElements<axis = 1, reduction = "add">',
+        16,
+        (_normal(2, 5), torch.tensor([[1, -1, 1], [0, 0, -5]]), _normal(2, 3)),
+        lambda x, indices, updates: x.scatter_add(1, indices % 5, updates),
+    ),
+    Case(
+        "ScatterElements",
+        13,
+        (_normal(5, 3), torch.tensor([[1, -1, 1], [0, 0, -4]]), _normal(2, 3)),
+        lambda x, indices, updates: x.scatter(0, indices % 5, updates),
+    ),
+    Case(
         "ConvTranspose<strides = [2, 2], group = 3>",
         17,
         (X, _normal(3, 2, 3, 3), _normal(6)),
@@ -222,6 +248,17 @@ def test_recurrent_layer_ends_with_each_sequence(kind: str, bidirectional: bool)
     np.testing.assert_allclose(flat, expected.numpy(), rtol=1e-4, atol=1e-5)
     hidden = state[0] if kind == "LSTM" else state
     np.testing.assert_allclose(last, hidden.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_erf_is_exact_in_double_precision() -> None:
+    model = parse_model(
+        '<ir_version: 8, opset_import: ["" : 13]> graph (double[n] x) => (double[n] y) '
+        "{ y = Erf(x) }"
+    )
+    ends = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan, 1e-30])
+    x = torch.cat([torch.linspace(-8, 8, 100_001, dtype=torch.float64), ends])
+    (found,) = make_evaluator(model).run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(found, torch.erf(x).numpy(), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("attribute", ["clip = 0.3", 'activations = ["HardSigmoid", "Tanh"]'])

@@ -106,4 +106,4 @@ def replaced_operators() -> list[type[Any]]:
     values = [value for module in modules for value in vars(module).values()]
     base = operators.Operator
     classes = (value for value in values if isinstance(value, type) and issubclass(value, base))
-    return [each for each in classes if each is not base]
+    return [each for each in classes if each is not base and each.__name__[0] != "_"]
