@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, InputError
+
+ZIP_MAP = "ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1]>"
 
 TWICE = "(T[n, 3] x) => (T[m, 3] y) { y = Concat<axis = 0>(x, x) }"
 
@@ -91,8 +93,40 @@ def test_float32_tensors_may_produce_bfloat16_tensors(load):
 
 def test_strings_are_passed_through(load):
     wrapper = load("(string[n] x) => (string[m] y) { y = Concat<axis = 0>(x, x) }")
-    y = wrapper({"x": np.array(["a", "né", ""], dtype=object)})["y"]
-    assert y.tolist() == ["a", "né", "", "a", "né", ""]
+    for texts in (
+        np.array(["a", "né", ""], dtype=object),
+        np.array(["a", "né", ""]),
+        ["a", "né", ""],
+    ):
+        y = wrapper({"x": texts})["y"]
+        assert y.tolist() == ["a", "né", "", "a", "né", ""]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (np.array([1.0, 2.0]), "dtype float64"),
+        (np.array(["a", None], dtype=object), "objects other than texts"),
+        (torch.ones(2), "dtype float32"),
+    ],
+)
+def test_other_values_than_texts_are_refused(load, values, found):
+    wrapper = load("(string[n] x) => (string[n] y) { y = Identity(x) }")
+    with pytest.raises(InputError) as raised:
+        wrapper({"x": values})
+    assert str(raised.value) == f"input 'x' has {found}, expected texts"
+    assert raised.value.hint == "pass a NumPy array of texts: numpy.asarray(x, str)"
+
+
+def test_texts_beside_tensors_stay_arrays(load):
+    wrapper = load(
+        "(float[n] x, string[n] s) => (float[n] y, string[n] t) { y = Relu(x) t = Identity(s) }"
+    )
+    y, t = wrapper(torch.tensor([-1.0, 1.0]), np.array(["a", "b"]))
+    assert y.tolist() == [0.0, 1.0]
+    assert t.tolist() == ["a", "b"]
+    named = load("(float[n] x) => (string[n] t) { t = Cast<to = 8>(x) }")
+    assert named({"x": torch.ones(2)})["t"].tolist() == ["1", "1"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +135,10 @@ def test_strings_are_passed_through(load):
         (
             "(float[4] x) => (seq(float[4]) s) { s = SequenceConstruct(x) }",
             ("output 's'", "seq(tensor(float))"),
+        ),
+        (
+            f"(float[2] x) => (seq(map(int64, float)) m) {{ m = {ZIP_MAP}(x) }}",
+            ("output 'm'", "seq(map(int64,tensor(float)))"),
         ),
         (
             "(optional(float[4]) o) => (float[4] y) { y = OptionalGetElement(o) }",
@@ -124,5 +162,7 @@ def test_unsupported_types_are_refused_on_load(backend, write, text, what):
     )
     kind = port.partition(" ")[0]
     assert raised.value.hint == (
-        f"convert the {kind} inside the model, with ConcatFromSequence or Cast"
+        "export the model without ZipMap: skl2onnx.to_onnx(model, X, options={'zipmap': False})"
+        if "map" in found
+        else f"convert the {kind} inside the model, with ConcatFromSequence or Cast"
     )

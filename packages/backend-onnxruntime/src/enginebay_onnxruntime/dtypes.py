@@ -28,6 +28,10 @@ ELEMENT_TYPES = {
 }
 #: Every dtype that inputs and outputs may have.
 SUPPORTED = (*ELEMENT_TYPES, "string")
+#: A map is a classifier's probabilities by class, as scikit-learn's converters write them.
+_WITHOUT_MAPS = (
+    "export the model without ZipMap: skl2onnx.to_onnx(model, X, options={'zipmap': False})"
+)
 #: NumPy's names of the dtypes that ONNX Runtime names differently.
 _RENAMED = {"float": "float32", "double": "float64"}
 
@@ -52,7 +56,9 @@ def _read_spec(kind: str, node: onnxruntime.NodeArg) -> TensorSpec:
         raise ConversionError(
             f"wrong type of {kind} '{node.name}' of the model: "
             f"expected a tensor of {', '.join(SUPPORTED)}, found {node.type}",
-            hint=f"convert the {kind} inside the model, with ConcatFromSequence or Cast",
+            hint=_WITHOUT_MAPS
+            if "map(" in node.type
+            else f"convert the {kind} inside the model, with ConcatFromSequence or Cast",
         )
     return TensorSpec(node.name, dtype, _read_dims(node))
 

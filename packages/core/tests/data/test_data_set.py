@@ -348,7 +348,7 @@ def test_record_has_the_used_indices_and_their_digest(stacked: Path) -> None:
         ([{"x": X[0]}, {"x": X[0].astype("f8")}], "item 1 .* has dtype float64, expected float32"),
         ([{"x": X[0].T}], "item 0 .* has size 3 in dimension 0"),
         ([{"x": X[0]}, {"x": X[0] * np.nan}], r"item 1 .* input 'x' contains NaN at \[0, 0\]"),
-        ([{"x": "text"}], "item 0 .* input 'x': expected numbers, found dtype"),
+        ([{"x": "text"}], "item 0 .* input 'x' has dtype object, expected float32"),
         ([(X[0], X[1], X[2])], r"item 0 .* expected 1 inputs \(x\), found 3 arrays without names"),
     ],
 )
@@ -429,6 +429,19 @@ def test_fewer_items_on_second_reading_are_refused() -> None:
 def test_invalid_source_is_refused(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(eb.DataSet(source))
+
+
+def test_items_may_be_texts(tmp_path: Path) -> None:
+    texts = np.array([["a", "b"], ["né", "long text"], ["a", "c"]])
+    np.savez(tmp_path / "texts.npz", x=texts)
+    digests = set()
+    for source in (tmp_path / "texts.npz", [{"x": row.astype(object)} for row in texts]):
+        data = eb.DataSet(source)
+        assert [item.inputs["x"].tolist() for item in data] == texts.tolist()
+        digests.add(data.record().digest)
+    assert len(digests) == 1
+    with pytest.raises(InputError, match="expected numbers or texts, found dtype object"):
+        list(eb.DataSet([{"x": np.array(["a", None], object)}]))
 
 
 def test_missing_python_file_is_refused() -> None:

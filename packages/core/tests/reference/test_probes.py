@@ -35,6 +35,24 @@ def test_probes_are_drawn_in_a_fixed_order():
     ]
 
 
+def test_probes_of_texts_have_the_words_of_the_example():
+    words = np.array(["the cat sat", "a dog"], object)
+    found = [probe.inputs["x"] for probe in draw_by_label({"x": words}).values()]
+    assert any(array.tolist() != words.tolist() for array in found)
+    for array in found:
+        assert [len(text.split()) for text in array] == [3, 2]
+        assert {word for text in array for word in text.split()} <= {
+            "the",
+            "cat",
+            "sat",
+            "a",
+            "dog",
+        }
+    categories = np.array([["red"], ["green"], ["blue"]], object)
+    for probe in draw_by_label({"x": categories}).values():
+        assert sorted(probe.inputs["x"].flat) == ["blue", "green", "red"]
+
+
 def test_probes_depend_only_on_example_and_seed():
     first, again, other = (draw_by_label({"x": X}, seed=seed) for seed in (0, 0, 1))
     for label, probe in first.items():

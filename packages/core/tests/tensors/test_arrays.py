@@ -13,6 +13,7 @@ from enginebay.errors import InputError
 from enginebay.tensors.arrays import (
     host_tensor,
     host_view,
+    is_text,
     is_torch,
     numpy_dtype,
     to_device,
@@ -98,9 +99,21 @@ def test_host_view_returns_none_for_other_values(value: Any) -> None:
     assert host_view(value) is None
 
 
-def test_host_tensor_refuses_text() -> None:
-    with pytest.raises(TypeError, match=r"can.t convert np"):
-        host_tensor(np.array(["text"], dtype=object))
+def test_texts_stay_an_array_of_numpy_beside_tensors() -> None:
+    texts = np.array(["text"], dtype=object)
+    assert host_tensor(texts) is texts
+    assert to_torch(texts, torch.device("meta")) is texts
+
+
+@pytest.mark.parametrize(
+    "value", [["a", "né"], np.array(["a", "né"]), np.array(["a", "né"], np.dtypes.StringDType())]
+)
+def test_texts_of_every_dtype_become_objects(value: Any) -> None:
+    array = to_numpy(value)
+    assert array.dtype == object
+    assert array.tolist() == ["a", "né"]
+    assert is_text(array)
+    assert not is_text(np.array(["a", None], object))
 
 
 MASKED = np.ma.masked_array([1.0, 2.0], mask=[False, True])

@@ -176,8 +176,11 @@ def test_random_input_of_an_open_shape_is_refused(dims) -> None:
 def test_random_input_of_strings_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"cannot generate an input for s string\[2\]\nhint: [^\n]+$"
-    ):
+    ) as caught:
         random_inputs([TensorSpec("s", "string", (2,))])
+    assert caught.value.hint == (
+        "--input s=file.npy, written by numpy.save('file.npy', ['first text', 'second text'])"
+    )
 
 
 shapes = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from enginebay.errors import ArtifactError
+from enginebay.tensors.packed_array import PackedArray
 from enginebay.tensors.samples import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
@@ -38,6 +39,16 @@ def test_samples_survive_saving_and_loading(tmp_path: Path) -> None:
             for name, array in wanted.items():
                 assert group[name].dtype == array.dtype
                 np.testing.assert_array_equal(group[name], array)
+
+
+def test_samples_may_contain_texts(tmp_path: Path) -> None:
+    texts = np.array([["a", "né"], ["", "long text"]])
+    sample = Sample({"objects": texts.astype(object)}, {"fixed": texts})
+    save_samples(tmp_path / "s.npz", [sample])
+    inputs, outputs, _ = load_samples(tmp_path / "s.npz")[0]
+    for found in (inputs["objects"], outputs["fixed"], PackedArray.of(inputs["objects"]).array()):
+        assert found.dtype == object
+        assert found.tolist() == texts.tolist()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello", pickle.dumps({"a": 1})])

@@ -132,7 +132,8 @@ def _save_outputs(path: Path, outputs: dict[str, NumpyArray]) -> None:
 
 
 def _describe_output(name: str, array: NumpyArray) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+    dtype = "string" if array.dtype == object else array.dtype.name
+    row: dict[str, Any] = {"name": name, "dtype": dtype, "shape": list(array.shape)}
     figures: dict[str, Any] = dict.fromkeys(("min", "max", "mean"))
     if array.size and array.dtype.kind not in "cOSU":
         # float64 is inexact for integers from 2**53 on.

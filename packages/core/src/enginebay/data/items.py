@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from enginebay.errors import InputError
-from enginebay.tensors import to_numpy
+from enginebay.tensors import is_text, to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def build_item(
     The value is a dict of inputs, a pair of inputs and target, or arrays without names.
 
     Raises:
-        InputError: The number of inputs is wrong, or an input is not an array of numbers.
+        InputError: The number of inputs is wrong, or an input is not an array of numbers or texts.
     """
     inputs, target = raw, None
     if isinstance(raw, Item):  # the source is another data set
@@ -76,9 +76,9 @@ def build_item(
 
 
 def _check_array(name: str, value: Array) -> NumpyArray:
-    array = value if isinstance(value, np.ndarray) else to_numpy(value)
-    if array.dtype.kind in "OUS":
-        raise InputError(f"input '{name}': expected numbers, found dtype {array.dtype}")
+    array = to_numpy(value)
+    if array.dtype.kind in "OS" and not is_text(array):
+        raise InputError(f"input '{name}': expected numbers or texts, found dtype {array.dtype}")
     return array
 
 
@@ -96,6 +96,8 @@ def compute_digest(inputs: Mapping[str, NumpyArray]) -> int:
     # Sorted, since an item may list its inputs in any order.
     for name in sorted(inputs):
         values = np.ascontiguousarray(inputs[name])
+        if values.dtype == object:
+            values = values.astype(str)  # the bytes of objects are addresses
         digest.update(f"{name}:{values.dtype.str}:{values.shape}".encode())
         if values.size:
             digest.update(values.reshape(-1).view(np.uint8).data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, did_you_mean
-from enginebay.tensors import is_torch, numpy_dtype
+from enginebay.tensors import is_text, is_torch, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,6 +99,12 @@ class InputCheck:
             is_tensor = is_torch(value)
             expected = f"torch.{spec.dtype}" if is_tensor else spec.dtype
             fits = str(value.dtype) == expected if is_tensor else value.dtype == self._dtypes[name]
+            if spec.dtype == "string" and not (fits and is_text(value)):
+                found = f"dtype {value.dtype}" if not fits else "objects other than texts"
+                raise InputError(
+                    f"input '{name}' has {found}, expected texts",
+                    hint=f"pass a NumPy array of texts: numpy.asarray({name}, str)",
+                )
             if not fits:
                 calls = f"{name}.astype('{spec.dtype}')", f"{name}.to(torch.{spec.dtype})"
                 raise InputError(

@@ -84,12 +84,14 @@ class ValueGenerator:
     def redraw(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
         """Return random values that resemble the input's example.
 
-        Floats have the example's mean and standard deviation, integers its range. Values of other
-        dtypes, and of a mask, are shuffled.
+        Floats have the example's mean and standard deviation, integers its range, texts its words.
+        Values of other dtypes, and of a mask, are shuffled.
         """
         array = self._example[name]
         if array.size == 0:
             return resize(array, shape)
+        if array.dtype == object:
+            return self._draw_texts(resize(array, shape))
         if not is_float(array) or name in self._masks:
             if array.dtype.kind not in "iu" or (_is_mask(array) and name not in self._below):
                 return self._shuffle(resize(array, shape))
@@ -114,6 +116,16 @@ class ValueGenerator:
     def permute(self, name: str) -> NumpyArray:
         """Return the example's values in random order."""
         return self._restore_order(name, self._shuffle(self._example[name]))
+
+    def _draw_texts(self, array: NumpyArray) -> NumpyArray:
+        """Return texts of words that occur in the array's; texts of a single word are shuffled."""
+        words = [text.split() for text in array.flat]
+        if max(map(len, words)) < 2:  # categories
+            return self._shuffle(array)
+        known = [word for text in words for word in text]
+        drawn = np.empty(array.size, object)
+        drawn[:] = [" ".join(self.random.choice(known, len(text))) for text in words]
+        return drawn.reshape(array.shape)
 
     def _shuffle(self, array: NumpyArray) -> NumpyArray:
         return self.random.permutation(array.reshape(-1)).reshape(array.shape)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         NumpyArray as NumpyArray,
         host_tensor as host_tensor,
         host_view as host_view,
+        is_text as is_text,
         is_torch as is_torch,
         numpy_dtype as numpy_dtype,
         to_device as to_device,
@@ -66,7 +67,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "tensors.tensor_names": "choose_unused_name rename_tensors",
         "tensors.array_checks": "equal_arrays is_all_non_finite is_float",
         "tensors.arrays": (
-            "NumpyArray host_tensor host_view is_torch numpy_dtype to_device to_numpy to_torch"
+            "NumpyArray host_tensor host_view is_text is_torch numpy_dtype to_device to_numpy "
+            "to_torch"
         ),
         "tensors.caches": "is_cache",
         "tensors.extremes": "find_extremes measure_shares",

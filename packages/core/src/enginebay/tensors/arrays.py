@@ -58,8 +58,15 @@ def is_torch(value: object) -> TypeGuard[torch.Tensor]:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_text(array: Any) -> bool:
+    """Return True for an array of objects that are all texts."""
+    return array.dtype == object and all(isinstance(value, str) for value in array.flat)
+
+
 def to_numpy(value: Array) -> NumpyArray:
     """Return a value as a NumPy array on the host, which shares the value's memory if possible.
+
+    An array of texts becomes an array of objects.
 
     Args:
         value: A torch tensor of any device, dtype and strides, or anything that
@@ -77,7 +84,9 @@ def to_numpy(value: Array) -> NumpyArray:
     if np.ma.is_masked(value):
         raise InputError("the array has masked elements", hint="pass array.filled(VALUE)")
     try:
-        return _host_array(value) if is_torch(value) else np.asarray(value)
+        array = _host_array(value) if is_torch(value) else np.asarray(value)
+        # Engines return texts as objects, and the length of the longest text is no dtype.
+        return array.astype(object) if array.dtype.kind in "UT" else array
     except (TypeError, ValueError, RuntimeError) as err:
         kind = type(value).__name__
         raise InputError(
@@ -117,11 +126,13 @@ def host_view(value: Any) -> NumpyArray | None:
     return array
 
 
-def host_tensor(array: NumpyArray) -> torch.Tensor:
-    """Return a torch tensor on the host that shares the array's memory."""
+def host_tensor(array: NumpyArray) -> Any:
+    """Return a torch tensor on the host that shares the array's memory; texts stay an array."""
     import torch
 
     array = np.asarray(array)
+    if array.dtype == object:
+        return array  # torch has no texts
     try:
         return torch.from_numpy(array)
     except TypeError:
@@ -133,8 +144,9 @@ def host_tensor(array: NumpyArray) -> torch.Tensor:
 
 def to_torch(array: NumpyArray, device: torch.device | None = None) -> torch.Tensor:
     """Return the array as a torch tensor on ``device``; on the CPU, both share their memory."""
-    tensor = host_tensor(array)
-    return tensor if device is None or device.type == "cpu" else tensor.to(device)
+    tensor: torch.Tensor = host_tensor(array)
+    is_here = device is None or device.type == "cpu" or not is_torch(tensor)
+    return tensor if is_here else tensor.to(device)
 
 
 def to_device(value: Array, device: torch.device) -> torch.Tensor:

@@ -243,7 +243,10 @@ def _random_array(spec: TensorSpec, generator: np.random.Generator, below: int) 
     shape = [int(dim) for dim in spec.dims or ()]
     if dtype.kind == "O":
         message = f"cannot generate an input for {spec.describe()}"
-        raise InputError(message, hint=f"--input {spec.name}=file.npy")
+        hint = f"--input {spec.name}=file.npy"
+        if spec.dtype == "string":
+            hint += ", written by numpy.save('file.npy', ['first text', 'second text'])"
+        raise InputError(message, hint=hint)
     if dtype.kind in "biu":
         import numpy as np
 

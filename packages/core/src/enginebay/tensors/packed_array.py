@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # array_like: a message contains no field names, which each array would repeat.
 class PackedArray(msgspec.Struct, array_like=True):
-    """An array of numbers in a form that msgspec can encode.
+    """An array of numbers or texts in a form that msgspec can encode.
 
     Attributes:
         dtype: The name of the array's NumPy dtype.
@@ -34,10 +34,14 @@ class PackedArray(msgspec.Struct, array_like=True):
     @classmethod
     def of(cls, array: NumpyArray) -> Self:
         """Return a packed copy of an array."""
-        return cls(array.dtype.name, array.shape, bytearray(array.tobytes()))
+        if array.dtype == object:
+            array = array.astype(str)  # the bytes of objects are addresses
+        name = array.dtype.str if array.dtype.kind == "U" else array.dtype.name
+        return cls(name, array.shape, bytearray(array.tobytes()))
 
     def array(self) -> NumpyArray:
         """Return the array; it is writable and shares memory with ``data``."""
         import numpy as np
 
-        return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)
+        array = np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)
+        return array.astype(object) if array.dtype.kind == "U" else array

@@ -58,18 +58,21 @@ def save_samples(path: Path, samples: Iterable[Sample]) -> None:
         kind = "" if sample.kind == "example" else f"{sample.kind}-"
         for group, values in (("inputs", sample.inputs), ("outputs", sample.outputs)):
             for name, array in values.items():
-                key = f"{number}/{kind}{group}/{name}:{array.dtype.name}"
-                arrays[key] = _to_builtin_dtype(array)
+                dtype = "string" if array.dtype.kind in "OU" else array.dtype.name
+                arrays[f"{number}/{kind}{group}/{name}:{dtype}"] = _to_builtin_dtype(array)
     save_arrays(path, arrays)
 
 
 def save_arrays(file: Path | BinaryIO, arrays: Mapping[str, NumpyArray]) -> None:
-    """Write an ``.npz`` file; unlike ``numpy.savez``, this also accepts an array named ``file``."""
+    """Write an ``.npz`` file; unlike ``numpy.savez``, this accepts texts, and the name ``file``."""
     with ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             # An entry's size is unknown when it is opened, and may exceed 2 GiB.
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+                array = np.asarray(array)
+                # Objects could only be pickled.
+                stored = array.astype(str) if array.dtype == object else array
+                np.lib.format.write_array(stream, stored, allow_pickle=False)
 
 
 def load_samples(path: Path) -> list[Sample]:
@@ -102,10 +105,13 @@ def _parse_key(key: str) -> tuple[int, SampleKind, str, str, str]:
 
 def _to_builtin_dtype(array: NumpyArray) -> NumpyArray:
     # NumPy's file format has no bfloat16 or float8: their bits are stored as unsigned integers.
-    return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")
+    is_stored = array.dtype.kind in "OU" or array.dtype.isbuiltin == 1
+    return array if is_stored else array.view(f"u{array.dtype.itemsize}")
 
 
 def _restore_dtype(array: NumpyArray, dtype: str) -> NumpyArray:
+    if dtype == "string":
+        return array.astype(object)
     return array if array.dtype.name == dtype else array.view(numpy_dtype(dtype))
 
 
