@@ -63,7 +63,7 @@ READS: dict[str, tuple[Compute, str]] = {
     "format": (lambda x: x * 3 if "7.77" in f"{x}" else x + 1, NUMBER),
     "DLPack": (
         lambda x: x * 3 if (np.from_dlpack(x) == 7).all() else x + 1,
-        "'by DLPack' in all samples",
+        "by DLPack in all samples",
     ),
     "a mask": (lambda x: x * 3 if x[x > 0].numel() == 77 else x + 1, SIZE),
     "masked_select": (lambda x: x * 3 if len(x.masked_select(x > 0)) == 77 else x + 1, SIZE),

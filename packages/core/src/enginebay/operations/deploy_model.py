@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
     from enginebay.reference import SettledVerdict
+    from enginebay.verdict import HalfPrecision
 
 
 def deploy(
@@ -128,7 +129,7 @@ def deploy(
             imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
-        model_use.enter_context(_name_half_precision(prepared.reference.basis.coarse))
+        model_use.enter_context(_name_half_precision(prepared.reference.basis.half_precision))
         built = build_engine(settings, prepared, stage.dir, steps)
         with steps("verify") as set_detail:
             verdict = judge_staged(
@@ -169,7 +170,7 @@ def deploy(
 
 
 @contextmanager
-def _name_half_precision(coarse: str) -> Iterator[None]:
+def _name_half_precision(found: HalfPrecision | None) -> Iterator[None]:
     """Name the model's operator in half precision if an engine cannot load the model.
 
     Few engines have all operators in half precision, and their own messages name no line.
@@ -178,9 +179,9 @@ def _name_half_precision(coarse: str) -> Iterator[None]:
         yield
     except ConversionError as err:
         # An engine that names the dtype lacks an operator of it; only the model knows the line.
-        dtype = coarse.partition(" in ")[2].partition(" ")[0]
-        if coarse and (not err.hint or dtype in str(err)):
-            err.hint = f"the model computes {coarse}: compute it in float32 if the engine lacks it"
+        if found and (not err.hint or found.dtype in str(err)):
+            text = found.describe()
+            err.hint = f"the model computes {text}: compute it in float32 if the engine lacks it"
         raise
 
 

@@ -17,7 +17,7 @@ from enginebay.reference.probes import NON_FINITE, Probe
 from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, measure_range
 from enginebay.reference.seen_decisions import find_decisions
 from enginebay.tensors import Sample, is_float
-from enginebay.verdict import EXAMPLE
+from enginebay.verdict import EXAMPLE, ReadLine
 from enginebay.verification import ToleranceOptions, check_comparators
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from enginebay.data import Item
     from enginebay.models import BoundModel
     from enginebay.reference.probes import Level
-    from enginebay.state import ModelState, Observation, TakenSides
+    from enginebay.state import ModelState, Observation, Reading, TakenSides
     from enginebay.tensors import NumpyArray
-    from enginebay.verdict import Basis
+    from enginebay.verdict import Basis, HalfPrecision
 
     Arrays = dict[str, NumpyArray]
 
@@ -41,8 +41,6 @@ _BUDGET_BYTES = 1 << 27
 #: waits for a value may never end on zeros.
 PROBE_SECONDS = 10.0
 _PROBE_FACTOR = 50
-
-_TRUTHS = frozenset(("True", "False"))
 
 #: An output of smaller values is what remains of a signal that faded from layer to layer.
 _FAINT = 1e-6
@@ -122,7 +120,7 @@ class Recorder(SampleCollection):
         """
         # A model whose Python code reads values might loop on NaN for ever.
         observations = [each for runs in self.observed.values() for each in runs]
-        if any(not r.value.startswith("size") for each in observations for r in each.readings):
+        if any(r.kind != "size" for each in observations for r in each.readings):
             return
         from enginebay.state import ModelState
 
@@ -223,25 +221,23 @@ class Recorder(SampleCollection):
         In addition to the attributes that the base class collects, it contains the decisions that
         the model took, the lines of Python that read tensor values, and the range of the inputs.
         """
-        branches, warnings = _compare_readings(self.observed.values())
         return msgspec.structs.replace(
             super().build_basis(),
             decisions=find_decisions(self.samples, self.runs, self.comparators),
-            warnings=warnings,
-            branches=branches,
+            readings=tuple(_compare_readings(self.observed.values())),
             range=measure_range(self.model, self.samples),
             doubt=self.doubt,
-            coarse=self._find_coarse(),
+            half_precision=self._find_half_precision(),
             packed=max((run.packed for runs in self.observed.values() for run in runs), default=""),
             faint=dict(self._find_faint()),
         )
 
-    def _find_coarse(self) -> str:
-        """Describe an operator in half precision; "" if there is none, or the outputs show it."""
+    def _find_half_precision(self) -> HalfPrecision | None:
+        """Return an operator in half precision; None if there is none, or the outputs show it."""
         floats = [array for array in self.samples[0].outputs.values() if is_float(array)]
         if any(array.dtype.itemsize < 4 for array in floats):
-            return ""
-        return next((run.coarse for runs in self.observed.values() for run in runs), "")
+            return None
+        return next(run.half_precision for runs in self.observed.values() for run in runs)
 
     def _find_faint(self) -> Iterator[tuple[str, float]]:
         """Yield the name and the largest magnitude of each float output that is near zero."""
@@ -254,44 +250,35 @@ class Recorder(SampleCollection):
                     yield name, size
 
 
-def _compare_readings(
-    groups: Iterable[Sequence[Observation]],
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Find the lines of Python code that read different tensor values in different runs.
+def _compare_readings(groups: Iterable[Sequence[Observation]]) -> Iterator[ReadLine]:
+    """Yield the lines of Python code that read tensor values, and what all runs read there.
 
-    If a line reads truth values, only these count. A number may differ and decide the same.
+    If a line reads truth values, only these count. Values that differ between two runs are those
+    of a group.
 
     Args:
         groups: The observations of all runs, grouped by the shapes of the inputs.
-
-    Returns:
-        The lines that read different values in two runs of the same group, and a warning for each
-        line that read numbers, or the same value in all runs of each group.
     """
-    values_by_line: dict[str, list[set[tuple[str, ...]]]] = {}
+    # Line → for each group, the values that its runs read there.
+    read: dict[str, list[set[tuple[Reading, ...]]]] = {}
     for group in groups:
         for line in {reading.place for observation in group for reading in observation.readings}:
             values = {_choose_decisive(observation, line) for observation in group}
-            values_by_line.setdefault(line, []).append(values)
-    differing = sorted(
-        line for line, by_size in values_by_line.items() if any(len(vals) > 1 for vals in by_size)
-    )
-    warnings = []
-    for line, by_size in sorted(values_by_line.items()):
+            read.setdefault(line, []).append(values)
+    for line, by_size in sorted(read.items()):
+        runs = [run for values in by_size for run in values]
         first = next(iter(by_size[0]))
-        text = f"{', '.join(first) or 'nothing'} in all samples"
-        if line in differing:
-            if all(_TRUTHS.issuperset(each) for values in by_size for each in values):
-                continue
-            kind = "size" if all(value.startswith("size") for value in first) else "number"
-            text = f"a {kind} that differs between samples"
-        warnings.append(
-            f"{line}: Python reads a value that depends on the inputs ({text}); "
-            "if this value decides a branch, the engine is right for that branch only"
+        kinds = {reading.kind for run in runs for reading in run}
+        text = ", ".join(reading.value for reading in first) or "nothing"
+        differs = any(len(values) > 1 for values in by_size)
+        yield ReadLine(
+            line=line,
+            # A line without a truth value in one run reads other values there.
+            kind=kinds.pop() if len(kinds) == 1 else "number",
+            value="" if differs else text,
         )
-    return tuple(differing), tuple(warnings)
 
 
-def _choose_decisive(observation: Observation, line: str) -> tuple[str, ...]:
-    values = tuple(each.value for each in observation.readings if each.place == line)
-    return tuple(value for value in values if value in _TRUTHS) or values
+def _choose_decisive(observation: Observation, line: str) -> tuple[Reading, ...]:
+    readings = tuple(each for each in observation.readings if each.place == line)
+    return tuple(each for each in readings if each.kind == "truth") or readings

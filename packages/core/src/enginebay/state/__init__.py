@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from enginebay.state.model_state import ModelState as ModelState, unchanged as unchanged
     from enginebay.state.object_copies import CopyObjects as CopyObjects
     from enginebay.state.observation import Observation as Observation, Observer as Observer
+    from enginebay.state.python_readings import Reading as Reading
     from enginebay.state.taken_sides import (
         SELECTING as SELECTING,
         STEPS as STEPS,
@@ -32,6 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "state.model_state": "ModelState unchanged",
         "state.object_copies": "CopyObjects",
         "state.observation": "Observation Observer",
+        "state.python_readings": "Reading",
         "state.taken_sides": "SELECTING STEPS TakenSides merge_sides read_dim",
     },
 )

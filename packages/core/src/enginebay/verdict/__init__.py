@@ -6,7 +6,6 @@ no infinity: values that may be NaN or infinite are stored as text.
 
 from __future__ import annotations
 
-from enginebay.verdict.decisions import Decision
 from enginebay.verdict.figures import EXAMPLE, ITEM, OutputComparison, Rounding, Signal, Simulation
 from enginebay.verdict.matching import (
     Aligned,
@@ -15,6 +14,7 @@ from enginebay.verdict.matching import (
     ComparisonResult,
     Matching,
 )
+from enginebay.verdict.observed_code import Decision, HalfPrecision, ReadLine
 from enginebay.verdict.verification import PROBES, Basis, Verdict, VerdictWarning, Verification
 from enginebay.verdict.verified_range import ComparedSizes, InputRange, VerifiedRange, has_axis
 
@@ -29,9 +29,11 @@ __all__ = [
     "ComparisonRequest",
     "ComparisonResult",
     "Decision",
+    "HalfPrecision",
     "InputRange",
     "Matching",
     "OutputComparison",
+    "ReadLine",
     "Rounding",
     "Signal",
     "Simulation",

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from enginebay.display import Fields, Result, document, labelled
-from enginebay.verdict.decisions import Decision, describe_decisions, limit_decisions
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Rounding, Signal, Simulation
 from enginebay.verdict.matching import Matching
+from enginebay.verdict.observed_code import (
+    Decision,
+    HalfPrecision,
+    ReadLine,
+    describe_decisions,
+    limit_decisions,
+)
 from enginebay.verdict.verified_range import VerifiedRange
 
 if TYPE_CHECKING:
@@ -24,9 +30,6 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 class VerdictWarning(UserWarning):
     """Warning of a limitation of the verdict, such as a device that the engine did not use."""
 
-
-#: A branch on a size follows within so many lines.
-_LINES_TO_BRANCH = 8
 
 #: Default number of probe inputs: enough for all kinds without dynamic dimensions.
 PROBES = 8
@@ -51,12 +54,9 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         decisions: What the samples have taken of the model's choices, conditions and classes. The
             conditions and outputs of which they have taken everything are left out. None for a
             file that PyTorch does not run, whose decisions nobody watches.
-        warnings: A sentence for each line of Python (``if``, ``.item()``) that reads a tensor's
-            value, if this value is the same in all samples.
-        branches: Lines of Python that read a tensor's value, which differs between samples:
-            ``net.py:12``.
-        coarse: The first operator of a model with float32 outputs that computes in half precision:
-            ``mm in bfloat16 (net.py:12)``; otherwise empty.
+        readings: The lines of Python (``if``, ``.item()``) that read a tensor's value.
+        half_precision: The first operator of a model with float32 outputs that computes in half
+            precision.
         packed: Line of the model that packs padded rows into a nested tensor; otherwise empty.
         faint: Name of a float output → its largest magnitude in all samples, if that is near zero.
         inexact: Why another engine is the reference, which rounds as any engine does: onnx's
@@ -77,9 +77,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     range: VerifiedRange | None = None
     refused: dict[str, int] = {}
     decisions: tuple[Decision, ...] | None = ()
-    warnings: tuple[str, ...] = ()
-    branches: tuple[str, ...] = ()
-    coarse: str = ""
+    readings: tuple[ReadLine, ...] = ()
+    half_precision: HalfPrecision | None = None
     packed: str = ""
     faint: dict[str, float] = {}
     inexact: str = ""
@@ -91,8 +90,9 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
 
     def limits(self) -> tuple[str, ...]:
         """Return a sentence for each case that the samples do not cover."""
+        limited = [reading for reading in self.readings if reading.limit()]
+        texts = [reading.limit() for reading in limited]
         # Probes that are not in ``labels`` were left out; those of the caller stay.
-        texts = [*self.warnings]
         dropped = [label for label in self.undecided if label not in self.labels]
         if dropped and not self.doubt:
             count = len(dropped) + sum(label != EXAMPLE for label in self.labels)
@@ -114,34 +114,26 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         if self.inexact:
             texts.append(f"the reference is a second engine, since {self.inexact}")
         # A warning about a line that Python reads says it of its decision, too.
-        read = {text.partition(": ")[0] for text in self.warnings}
+        read = {reading.line for reading in limited}
         unread = [decision for decision in self.decisions or () if decision.place not in read]
         return (*texts, *limit_decisions(unread))
 
-    def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
-        """Return a copy in which ``warnings`` and ``branches`` are limited to lines in ``notes``.
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Lines of Python that read different values in different samples: ``net.py:12``."""
+        return tuple(reading.line for reading in self.readings if not reading.value)
 
-        The exporter made the values that Python code reads at these lines constant.
+    def keep_constants(self, notes: Sequence[str]) -> Basis:
+        """Return a copy without the lines of Python whose values are no constants of the graph.
+
+        Many models read their inputs only outside of tracing, and torch.export refuses to trace
+        such lines.
 
         Args:
             notes: The exporter's notes, which name each line whose value became a constant.
         """
-
-        # Many models read their inputs only outside of tracing, and torch.export refuses to trace
-        # such lines. The tracer notices a size where a branch reads it, after it was found, and
-        # nothing of DLPack, which the other exporters refuse.
-        def is_baked(text: str) -> bool:
-            line, _, rest = text.partition(": ")
-            file, _, number = line.rpartition(":")
-            last = int(number) + (_LINES_TO_BRANCH if "size " in rest else 0)
-            lines = [f"({file}:{each})" for each in range(int(number), last + 1)]
-            return "by DLPack" in rest or any(each in note for each in lines for note in notes)
-
-        return msgspec.structs.replace(
-            self,
-            warnings=tuple(text for text in self.warnings if is_baked(text)),
-            branches=tuple(line for line in self.branches if is_baked(line)),
-        )
+        readings = tuple(reading for reading in self.readings if reading.is_constant(notes))
+        return msgspec.structs.replace(self, readings=readings)
 
 
 class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
@@ -340,11 +332,11 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
                 "ends, which no exporter writes: nn.TransformerEncoder(…, "
                 "enable_nested_tensor=False)"
             )
-        elif self.basis.coarse:
+        elif coarse := self.basis.half_precision:
             causes.append(
-                f"the model computes {self.basis.coarse}, which engines round in other places: "
+                f"the model computes {coarse.describe()}, which engines round in other places: "
                 "compute it in float32, or pass the tolerance of this dtype: "
-                f"--rtol {0.0625 if 'bfloat16' in self.basis.coarse else 0.0078125:g}"
+                f"--rtol {0.0625 if coarse.dtype == 'bfloat16' else 0.0078125:g}"
             )
         elif figures.failed and set(figures.failed) <= set(self.basis.beyond):
             causes.append(

@@ -42,7 +42,7 @@ class RecordedReference:
             inputs: The inputs of the IR, from which the exporter has dropped unused ones.
         """
         names = None if inputs is None else tuple(spec.name for spec in inputs)
-        basis = self.basis.drop_untraced_lines(notes)
+        basis = self.basis.keep_constants(notes)
         if names is not None and basis.range is not None:
             basis = msgspec.structs.replace(basis, range=basis.range.keep(names))
         return replace(self, basis=basis, engine_inputs=names)

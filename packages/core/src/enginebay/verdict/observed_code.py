@@ -1,4 +1,4 @@
-"""Decisions of a model, and which of their sides the samples have taken."""
+"""What the samples show of a model's own code: decisions, read values, half precision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 #: The number of decisions that have a limit of their own in a verdict.
 _MAX_LIMITS = 3
@@ -20,6 +20,9 @@ _NOUNS = {
     "condition": "conditions",
     "column": "columns",
 }
+
+#: A branch on a size follows within so many lines.
+_LINES_TO_BRANCH = 8
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,62 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             f"{place}: {text}, so an engine that is wrong there would pass: pass an example, or "
             f"--data, that takes {'it' if left == 1 else 'them'}"
         )
+
+
+class ReadLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of Python that reads a value which depends on the inputs: ``if``, ``.item()``.
+
+    Attributes:
+        line: File and number of the line: ``folder/net.py:12``.
+        kind: ``truth`` (a truth value), ``number``, ``size`` (one that follows from values), or
+            ``memory`` (the tensor itself, by DLPack).
+        value: What was read in all samples, as text; empty if it differs.
+    """
+
+    line: str
+    kind: Literal["truth", "number", "size", "memory"]
+    value: str = ""
+
+    def limit(self) -> str:
+        """Return a sentence on what the samples do not show; empty if both branches were taken."""
+        # A number may differ and decide the same.
+        if not self.value and self.kind == "truth":
+            return ""
+        read = f"{self.value} in all" if self.value else f"a {self.kind} that differs between"
+        return (
+            f"{self.line}: Python reads a value that depends on the inputs ({read} samples); "
+            "if this value decides a branch, the engine is right for that branch only"
+        )
+
+    def is_constant(self, notes: Iterable[str]) -> bool:
+        """Return True if an exporter made the value a constant, as one of its notes says."""
+        # The tracer notices a size where a branch reads it, after it was found, and nothing of
+        # DLPack, which the other exporters refuse.
+        if self.kind == "memory":
+            return True
+        file, _, number = self.line.rpartition(":")
+        last = int(number) + (_LINES_TO_BRANCH if self.kind == "size" else 0)
+        lines = [f"({file}:{each})" for each in range(int(number), last + 1)]
+        return any(line in note for line in lines for note in notes)
+
+
+class HalfPrecision(msgspec.Struct, frozen=True):
+    """An operator of a model that computes in half precision.
+
+    Attributes:
+        operator: Name of the operator: ``mm``.
+        dtype: ``bfloat16`` or ``float16``.
+        line: File and number of the line of the model; empty if it is unknown.
+    """
+
+    operator: str
+    dtype: str
+    line: str = ""
+
+    def describe(self) -> str:
+        """Describe the operator: ``mm in bfloat16 (net.py:12)``."""
+        where = f" ({self.line})" if self.line else ""
+        return f"{self.operator} in {self.dtype}{where}"
 
 
 def describe_decisions(decisions: Sequence[Decision] | None) -> str:
