@@ -10,14 +10,13 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from enginebay.authors.files import quiet
+from enginebay.authors.files import quiet, raise_opset
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    import onnx
     from onnxruntime.quantization import CalibrationDataReader
 
     from enginebay.authors.arrays import NumpyArray
@@ -54,7 +53,11 @@ def quantize(
             f"precision {precision} requires ONNX Runtime's quantiser: {err}",
             hint="pip install 'enginebay-tensorrt[int8]'",
         ) from err
-    model = _load_with_opset(source, precision)
+    import onnx
+
+    # Opset 13 adds scales for each channel, and opset 19 adds fp8.
+    opset = 13 if precision == "int8" else 19
+    model = raise_opset(onnx.load(source), opset, folder=source.parent, precision=precision)
     try:
         with quiet(), _protect_root_logger():
             quantize_static(
@@ -116,27 +119,6 @@ def _quantizer_settings(precision: str) -> dict[str, Any]:
             "OpTypesToExcludeOutputQuantization": list(QUANTIZED),
         },
     }
-
-
-def _load_with_opset(source: Path, precision: str) -> onnx.ModelProto:
-    """Load a model, and convert the model to a newer opset if the precision requires it."""
-    import onnx
-    from onnx import version_converter
-
-    model = onnx.load(source)
-    # Opset 13 adds scales for each channel, and opset 19 adds fp8.
-    required = 13 if precision == "int8" else 19
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset >= required:
-        return model
-    try:
-        return version_converter.convert_version(model, required)
-    except Exception as err:
-        raise ConversionError(
-            f"{precision} requires opset {required}, and '{source.name}' cannot be converted from "
-            f"opset {opset}: {str(err).splitlines()[0]}",
-            hint=f"export it with opset {required} or newer",
-        ) from err
 
 
 def _make_reader(samples: CalibrationData) -> CalibrationDataReader:

@@ -124,7 +124,7 @@ def test_bf16_model_without_an_opset_conversion_is_refused(convert: Convert) -> 
     assert str(caught.value).startswith(
         "bf16 requires opset 22, and the model cannot be converted from opset 17: "
     )
-    assert caught.value.hint == "export the model with opset 22, or use fp16"
+    assert caught.value.hint == "export the model with opset 22, or use another precision"
 
 
 def test_operators_that_overflow_stay_in_fp32(convert: Convert) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         model_line as model_line,
     )
     from enginebay.ir.muted_output import quiet as quiet
+    from enginebay.ir.newer_opset import raise_opset as raise_opset
     from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.onnx_file import read_onnx as read_onnx
     from enginebay.ir.onnx_summary import summarise_onnx as summarise_onnx
@@ -47,6 +48,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ir.muted_output": "quiet",
         "ir.onnx_file": "read_onnx",
         "ir.onnx_summary": "summarise_onnx",
+        "ir.newer_opset": "raise_opset",
         "ir.node_modules": "source_modules",
         "ir.file_description": "describe",
         "ir.torch_file": "program_specs read_exported_program read_torchscript",

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay.errors import MissingDependencyError
+from enginebay.ir.newer_opset import raise_opset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import onnx
     import onnx_ir
     from onnx.defs import OpSchema
 
@@ -93,32 +93,15 @@ def _load_typed(source: Path, precision: str) -> onnx_ir.Model:
     from onnx.inliner import inline_local_functions
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-    proto = inline_local_functions(onnx.load(source, load_external_data=False))
+    proto = onnx.load(source, load_external_data=False)
     if precision == "bf16":
-        proto = _raise_opset(proto, source.parent)
+        proto = raise_opset(proto, BF16_OPSET, folder=source.parent, precision=precision)
+    proto = inline_local_functions(proto)
     # onnx's shape inference, since onnx_ir's own pass mistakes sequences for tensors. It is limited
     # to 2 GB, so the external data is attached afterwards.
     model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))
     onnx_ir.external_data.set_base_dir(model.graph, source.parent)
     return LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).model
-
-
-def _raise_opset(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
-    from onnx import version_converter
-    from onnx.external_data_helper import load_external_data_for_model
-
-    opset = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset >= BF16_OPSET:
-        return proto
-    load_external_data_for_model(proto, str(folder))  # the converter drops external data
-    try:
-        return version_converter.convert_version(proto, BF16_OPSET)
-    except Exception as err:
-        raise ConversionError(
-            f"bf16 requires opset {BF16_OPSET}, and the model cannot be converted from opset "
-            f"{opset}: {str(err).splitlines()[0]}",
-            hint=f"export the model with opset {BF16_OPSET}, or use fp16",
-        ) from err
 
 
 def _save_model(model: onnx_ir.Model, target: Path) -> list[Path]:
