@@ -357,6 +357,15 @@ def example_hook_attributes() -> None:
     assert {*torch_private.hook_attributes()} == known
 
 
+def example_script_method_names() -> None:
+    assert torch_private.script_method_names(jit.script(nn.ReLU())) == ["forward"]
+
+
+def example_script_attribute_names() -> None:
+    names = torch_private.script_attribute_names(jit.script(nn.Sequential(nn.Linear(2, 2))))
+    assert {"weight", "bias"} <= names
+
+
 def example_batch_norm_class() -> None:
     base = torch_private.batch_norm_class()
     assert issubclass(nn.BatchNorm2d, base)

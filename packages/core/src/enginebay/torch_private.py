@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import TypeGuard
 
+    import torch
     from torch import FunctionSchema, Tensor, nn
     from torch._ops import OperatorBase as OperatorBase, OpOverload as OpOverload
     from torch.export import ExportedProgram
@@ -414,6 +415,30 @@ def hook_attributes() -> tuple[str, ...]:
         "_forward_pre_hooks",
         "_forward_pre_hooks_with_kwargs",
     )
+
+
+def script_method_names(module: torch.jit.ScriptModule) -> list[str]:
+    """Return the names of a TorchScript module's methods.
+
+    ``jit/_script.py``: ``_c`` is the module in C++; no public name lists its methods.
+    """
+    names: list[str] = module._c._method_names()
+    return names
+
+
+def script_attribute_names(module: torch.jit.ScriptModule) -> set[str]:
+    """Return the names of the attributes that the methods of a TorchScript module read or write.
+
+    ``jit/_script.py``: a loaded module lists only its parameters and buffers.
+    """
+    names = set()
+    for each in module.modules():
+        own: Any = each._c
+        for method in own._method_names():
+            graph = own._get_method(method).graph
+            for kind in ("prim::GetAttr", "prim::SetAttr"):
+                names |= {node.s("name") for node in graph.findAllNodes(kind)}
+    return names
 
 
 def batch_norm_class() -> type[nn.Module]:

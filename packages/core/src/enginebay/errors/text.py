@@ -25,11 +25,17 @@ def message_of(err: BaseException) -> str:
         return "<exception str() failed>"  # the text that Python's own tracebacks have
 
 
+#: A message of TorchScript continues with two tracebacks; its last line is the reason.
+_SCRIPT_TRACEBACK = "The following operation failed in the TorchScript interpreter."
+
+
 def first_line(err: BaseException) -> str:
     """Return the first non-blank line of an exception's message, shortened if it is very long."""
     text = message_of(err)
     if re.match(_ANNOUNCEMENT, text) and (item := re.search(_LIST_ITEM, text)):
         return item[1]
+    if text.startswith(_SCRIPT_TRACEBACK) and (last := text.strip().splitlines()[-1]):
+        text = last.partition(": ")[2] or last
     line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
     return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
 

@@ -1,4 +1,4 @@
-"""Reading of an IR from a file of any kind; the suffix tells the kind."""
+"""Reading of an IR from a file of any kind; the suffix tells the kind, or else the content."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import UsageError, check_text, missing_file
 from enginebay.ir.model import SUFFIXES, IRModel
+from enginebay.ir.torch_archive import is_torchscript
 
 if TYPE_CHECKING:
     from enginebay.ir.onnx_summary import ONNXSummary
+    from enginebay.params import IRKind
+
+#: Further suffixes that people give to TorchScript files.
+_TORCHSCRIPT_SUFFIXES = (".jit", ".ts", ".torchscript", ".ptl")
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:
@@ -34,8 +39,16 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
 
 
 def is_ir_file(path: str | Path) -> bool:
-    """Return True if a path has the suffix of an IR."""
-    return Path(path).suffix.lower() in SUFFIXES.values()
+    """Return True if a path has the suffix of an IR, or leads to a TorchScript file."""
+    return _find_kind(Path(path)) is not None
+
+
+def _find_kind(path: Path) -> IRKind | None:
+    suffix = path.suffix.lower()
+    kinds = {own: kind for kind, own in SUFFIXES.items()}
+    if known := kinds.get(suffix):
+        return known
+    return "torchscript" if suffix in _TORCHSCRIPT_SUFFIXES or is_torchscript(path) else None
 
 
 def read_model_file(path: str | Path) -> tuple[Any, IRModel]:
@@ -52,12 +65,10 @@ def read_model_file(path: str | Path) -> tuple[Any, IRModel]:
 
     if not Path(path).exists():
         raise missing_file(str(path))
-    suffix = Path(path).suffix.lower()
-    if suffix == SUFFIXES["onnx"]:
+    kind = _find_kind(Path(path))
+    if kind == "onnx":
         return None, read_onnx(path)
-    if suffix == SUFFIXES["torchscript"]:
-        return read_torchscript(path)
-    return read_exported_program(path)
+    return read_torchscript(path) if kind == "torchscript" else read_exported_program(path)
 
 
 def read_and_summarise(path: Path) -> tuple[IRModel, ONNXSummary | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from itertools import takewhile
@@ -32,7 +33,7 @@ def format_raising_line(err: BaseException) -> str:
 
     Empty if all lines of the error's traceback are in Enginebay, torch, NumPy or export libraries.
     """
-    line = _find_line(reversed([*walk_tb(err.__traceback__)]))
+    line = _find_script_line(str(err)) or _find_line(reversed([*walk_tb(err.__traceback__)]))
     return f" ({line})" if line else ""
 
 
@@ -47,6 +48,17 @@ def _list_library_paths() -> tuple[str, ...]:
     # A warning's frames include Python's warnings.py, an import's the frozen importlib, and an
     # exported program's generated code.
     return (*folders, warnings.__file__, "<frozen", "<eval_with_key>")
+
+
+def _find_script_line(message: str) -> str:
+    """Return the last line of the model's source code in an error of TorchScript; "" if none."""
+    # A file also has the traceback of its own code, which comes first.
+    original = message.rpartition("Traceback of TorchScript")[2]
+    # The innermost line comes last in a script's traceback, and first in a trace's.
+    frames = [*reversed(re.findall(r'File "(.+\.py)", line (\d+)', original))]
+    frames += re.findall(r"(?m)^(.+\.py)\((\d+)\): ", original)
+    own = (frame for frame in frames if "/torch/" not in frame[0])
+    return next((f"{'/'.join(Path(file).parts[-2:])}:{line}" for file, line in own), "")
 
 
 def _find_line(steps: Iterable[tuple[FrameType, int]]) -> str:

@@ -44,6 +44,15 @@ def check_archive(path: Path, kind: IRKind) -> None:
         raise _format_error(path, _describe_non_zip(path), kind) from err
 
 
+def is_torchscript(path: Path) -> bool:
+    """Return True if a file is a TorchScript archive, whatever its suffix."""
+    try:
+        with ZipFile(path) as archive:
+            return _detect_kind(_list_members(archive)) == "torchscript"
+    except Exception:  # noqa: BLE001  # no file, no archive, or a damaged one: see check_archive()
+        return False
+
+
 def _check_start(archive: ZipFile) -> None:
     # The example inputs in a program are an archive themselves. If the file is truncated after
     # them, zipfile would read this inner archive.
@@ -54,8 +63,7 @@ def _check_start(archive: ZipFile) -> None:
 
 
 def _check_members(path: Path, archive: ZipFile, kind: IRKind) -> None:
-    # All members are in one folder, which torch.save named after the original file.
-    members = {name.partition("/")[2] or name: name for name in archive.namelist()}
+    members = _list_members(archive)
     found_kind = _detect_kind(members)
     if found_kind is None and "data.pkl" in members:
         with archive.open(members["data.pkl"]) as stream:
@@ -68,6 +76,11 @@ def _check_members(path: Path, archive: ZipFile, kind: IRKind) -> None:
             message, hint=f"rename the file to the suffix {SUFFIXES[found_kind]}"
         )
     _check_constants(path, members)
+
+
+def _list_members(archive: ZipFile) -> dict[str, str]:
+    # All members are in one folder, which torch.save named after the original file.
+    return {name.partition("/")[2] or name: name for name in archive.namelist()}
 
 
 def _detect_kind(members: dict[str, str]) -> IRKind | None:

@@ -75,7 +75,7 @@ def _generate_missing(
 
     An empty name is replaced by the name of the model's only input.
     """
-    names = source.input_names
+    names = source.required_inputs or source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
     known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}

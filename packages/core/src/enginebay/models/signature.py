@@ -156,6 +156,9 @@ def read_signature(
             torch_private.unwrap_compiled_module(model), call, inputs, observer
         )
     except ModelError as err:
+        # TorchScript loses the message of an error that is raised while it is observed.
+        if str(err.__cause__).rstrip().endswith("Error:"):
+            _forward(torch_private.unwrap_compiled_module(model), call, inputs)
         # Checked only now: a model may take a dict whose key resembles the parameter's name.
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
             if misspelled := find_misspelled_input(model, args):

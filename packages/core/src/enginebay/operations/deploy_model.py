@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import ComparatorRecord, staging
-from enginebay.errors import ConversionError, NotVerifiedError
+from enginebay.errors import ConversionError, ExportError, NotVerifiedError
 from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
 from enginebay.operations.checking import check_two_artifacts
@@ -21,6 +21,7 @@ from enginebay.operations.staged_engine import judge_staged, publish_staged
 from enginebay.operations.step_display import show_steps
 from enginebay.operations.steps import Steps
 from enginebay.operations.work_dir import default_work_dir
+from enginebay.reference import HIDDEN_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -130,6 +131,7 @@ def deploy(
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
         model_use.enter_context(_name_half_precision(prepared.reference.basis.half_precision))
+        model_use.enter_context(_name_hidden_state(prepared.reference.basis.doubt))
         built = build_engine(settings, prepared, stage.dir, steps)
         with steps("verify") as set_detail:
             verdict = judge_staged(
@@ -182,6 +184,18 @@ def _name_half_precision(found: HalfPrecision | None) -> Iterator[None]:
         if found and (not err.hint or found.dtype in str(err)):
             text = found.describe()
             err.hint = f"the model computes {text}: compute it in float32 if the engine lacks it"
+        raise
+
+
+@contextmanager
+def _name_hidden_state(doubt: str) -> Iterator[None]:
+    """Say that the model keeps state if it cannot be built either: no other export would help."""
+    try:
+        yield
+    except (ConversionError, ExportError) as err:
+        if doubt.startswith(HIDDEN_STATE):
+            err.args = (f"{doubt}; nor can the model be built: {err}",)
+            err.hint = "take what the model stores as inputs, and return it as outputs"
         raise
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.reference.determinism import HIDDEN_STATE as HIDDEN_STATE
     from enginebay.reference.probes import ProbeSettings as ProbeSettings
     from enginebay.reference.recording import (
         record_reference as record_reference,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "reference.determinism": "HIDDEN_STATE",
         "reference.probes": "ProbeSettings",
         "reference.recording": "record_reference sample_model",
         "reference.reference_outputs": "engine_outputs reference_for reference_model",

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: be close by chance, while an engine's run is further off.
 RANDOM_RUNS = ToleranceOptions(rtol=2.0**-16)
 
+#: The start of the doubt about a model that keeps state.
+HIDDEN_STATE = "the outputs depend on earlier runs"
+
 #: The largest number of parameters, buffers and attributes with state that the verdict names.
 _MAX_NAMED = 3
 

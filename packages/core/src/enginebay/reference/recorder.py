@@ -12,7 +12,12 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import ModelError, first_line
-from enginebay.reference.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
+from enginebay.reference.determinism import (
+    HIDDEN_STATE,
+    RANDOM_RUNS,
+    describe_difference,
+    find_hidden_state,
+)
 from enginebay.reference.probes import NON_FINITE, Probe
 from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, measure_range
 from enginebay.reference.seen_decisions import find_decisions
@@ -82,10 +87,8 @@ class Recorder(SampleCollection):
     def note_state(self, state: ModelState | None) -> None:
         """Note the state that runs have changed since ``state``, if outputs depend on it."""
         if names := find_hidden_state(self.model, state, self.domain, self.comparators):
-            self.doubt = (
-                f"the outputs depend on earlier runs: the model stores values in {names}; an "
-                "engine stores none"
-            )
+            stored = f"the model stores values in {names}"
+            self.doubt = f"{HIDDEN_STATE}: {stored}; an engine stores none"
 
     def record_item(self, item: Item) -> None:
         """Record the model's outputs for an item of a data set; raise any error of the model."""

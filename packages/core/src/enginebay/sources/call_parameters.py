@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,14 +22,25 @@ def forward_parameters(model: nn.Module) -> inspect.Signature:
         return _script_parameters(model)
 
 
+def script_methods(model: Any) -> list[str]:
+    """Return the names of a TorchScript module's methods, except hidden ones."""
+    names = torch_private.script_method_names(model)
+    return sorted(name for name in names if not name.startswith("_"))
+
+
 def required_parameters(function: Callable[..., object]) -> list[str]:
     """Return a function's required parameters; empty if :mod:`inspect` finds no signature."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return required_names(inspect.signature(function))
     except (ValueError, TypeError):
         return []
+
+
+def required_names(signature: inspect.Signature) -> list[str]:
+    """Return the names of the parameters without a default value."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
+    params = signature.parameters.values()
+    return [p.name for p in params if p.default is p.empty and p.kind not in variadic]
 
 
 def _script_parameters(model: Any) -> inspect.Signature:

@@ -22,7 +22,9 @@ from enginebay.ir import is_ir_file, read_model_file
 from enginebay.named_objects import named_object, public_names, unify_errors
 from enginebay.sources.call_parameters import (
     forward_parameters,
+    required_names,
     required_parameters,
+    script_methods,
 )
 from enginebay.sources.foreign_files import describe_foreign
 from enginebay.task_records import record_task
@@ -89,6 +91,13 @@ class ModelSource:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
+    @property
+    def required_inputs(self) -> list[str]:
+        """The input names in the model's file or, if it has none, forward's required parameters."""
+        if self.ir is not None and self.ir.inputs:
+            return [spec.name for spec in self.ir.inputs]
+        return required_names(forward_parameters(self.module))
+
     def arguments(self, named: Mapping[str, object]) -> object:
         """Convert inputs by name to arguments of ``forward``, and return the arguments.
 
@@ -149,6 +158,8 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
     left, colon, attribute = source.rpartition(":")
     if not (left and colon and attribute):
         raise unreadable(source)
+    if is_ir_file(left):
+        return _from_method(Path(left), attribute)
     scheme, _, name = source.partition(":")
     if schemes and scheme in schemes:
         model = _call_user_code(lambda: schemes[scheme](name), source)
@@ -172,8 +183,31 @@ def _from_file(path: Path) -> ModelSource:
     if not is_ir_file(path) and path.exists():
         raise unreadable(str(path))
     model, ir = read_model_file(path)
+    if ir.kind == "torchscript" and not hasattr(model, "forward"):
+        raise ModelSourceError(
+            f"'{path}' has no method forward; its methods: {', '.join(script_methods(model))}",
+            hint=f"name one of them: {path}:{script_methods(model)[0]}"
+            if script_methods(model)
+            else "call it in a function of Python, and name this function: file.py:function",
+        )
     inputs = _program_inputs(model) if ir.kind == "exported_program" else None
     return ModelSource(description=str(path), model=model, ir=ir, example_inputs=inputs)
+
+
+def _from_method(path: Path, name: str) -> ModelSource:
+    """Load a method of a TorchScript file as the model."""
+    from enginebay.sources.function_models import FunctionModel
+
+    model, ir = read_model_file(path)
+    methods = [*script_methods(model)] if ir.kind == "torchscript" else []
+    if name not in methods:
+        raise ModelSourceError(
+            f"'{path}' has no method '{name}'; its methods: {', '.join(methods) or 'none'}"
+        )
+    function = FunctionModel(getattr(model, name))
+    function.add_module("owner", model)
+    named = f"{path.absolute()}:{name}"
+    return ModelSource(description=f"{path}:{name}", named=named, model=function)
 
 
 def _program_inputs(program: torch.export.ExportedProgram) -> tuple[object, ...] | None:

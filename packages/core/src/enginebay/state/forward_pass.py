@@ -63,7 +63,8 @@ def evaluation(model: nn.Module) -> Iterator[None]:
     float32 without TF32.
     """
     # Each module's own mode: model.train() would set all of them alike.
-    modes = [(module, module.training) for module in model.modules()]
+    # A TorchScript module that torch.jit.freeze made has none.
+    modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]
     try:
         _set_evaluation_mode(model)
         with run_uncompiled(), _disable_tf32():

@@ -14,6 +14,7 @@ from enginebay import torch_private
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import torch
     from torch import Tensor, nn
 
 #: Nesting depth of objects other than modules whose attributes are recorded: a cache, its layers.
@@ -65,6 +66,10 @@ class HolderSnapshot:
     def __post_init__(self) -> None:
         self.owner_type = type(self.owner)
 
+    @property
+    def _is_script(self) -> bool:
+        return isinstance(self.holder, ScriptAttributes)
+
     def is_valid(self) -> bool:
         """Return False if the owner has another class now, as a lazy module has after a run."""
         return type(self.owner) is self.owner_type
@@ -77,8 +82,9 @@ class HolderSnapshot:
     def changed(self) -> Iterator[str]:
         """Yield the paths of items that were replaced, added or removed since the snapshot."""
         now = _list_items(self.holder)
+        are_equal = _are_equal_parts if self._is_script else _are_equal
         for key in self.items if self.partly else {**self.items, **now}:
-            if not _are_equal(self.items.get(key, _ABSENT), now.get(key, _ABSENT)):
+            if not are_equal(self.items.get(key, _ABSENT), now.get(key, _ABSENT)):
                 yield self._name(key)
 
     def restore(self) -> None:
@@ -97,7 +103,10 @@ class HolderSnapshot:
     def _restore_named(self) -> None:
         now = _list_items(self.holder)
         for key, value in self.items.items():
-            if now.get(key, _ABSENT) is value:
+            # A constant of TorchScript cannot be written, so the same values are not either.
+            if now.get(key, _ABSENT) is value or (
+                self._is_script and not is_tensor(value) and _are_equal_parts(now[key], value)
+            ):
                 continue
             # The namespace of a class is read-only.
             if isinstance(self.holder, type):
@@ -116,6 +125,35 @@ class HolderSnapshot:
         return self.item_format.format(self.name, key).lstrip(".")
 
 
+class ScriptAttributes:
+    """The attributes of a TorchScript module and its submodules by path, other than parameters.
+
+    They are in C++: each access returns the same tensors, but new lists, tuples and dicts.
+    """
+
+    def __init__(self, module: torch.jit.ScriptModule) -> None:
+        names = torch_private.script_attribute_names(module)
+        self._owners: dict[str, tuple[nn.Module, str]] = {}
+        for path, owner in module.named_modules():
+            others = {name for name, _ in owner.named_children()}
+            others |= {name for name, _ in owner.named_parameters(recurse=False)}
+            for name in sorted(names - others):
+                if hasattr(owner, name):
+                    self._owners[f"{path}.{name}".lstrip(".")] = owner, name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owners)
+
+    def __getitem__(self, path: str) -> object:
+        owner, name = self._owners[path]
+        value: object = getattr(owner, name)
+        return value
+
+    def __setitem__(self, path: str, value: object) -> None:
+        owner, name = self._owners[path]
+        setattr(owner, name, value)
+
+
 def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
     """Return a snapshot of a value's items; None for a value without items or attributes."""
     import torch
@@ -128,6 +166,10 @@ def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
             return HolderSnapshot(path, value, _list_items(value), owner=owner, depth=depth)
         item_format = "{0}" if isinstance(value, set) else "{0}[{1!r}]"
         return HolderSnapshot(name, value, _list_items(value), item_format, owner, depth)
+    if isinstance(value, torch.jit.ScriptModule):
+        attributes = ScriptAttributes(value)
+        items = _list_items(attributes)
+        return HolderSnapshot(name, attributes, items, owner=value, depth=depth, partly=True)
     if isinstance(value, torch.nn.Module):
         return HolderSnapshot(name, vars(value), _list_items(vars(value)), owner=value, depth=depth)
     if depth < _MAX_OBJECT_DEPTH and _is_object(value):
@@ -145,6 +187,8 @@ def _list_items(holder: Any) -> dict[Any, object]:
         return dict.fromkeys(holder)
     if isinstance(holder, type):
         return dict(vars(holder))
+    if isinstance(holder, ScriptAttributes):
+        return {key: holder[key] for key in holder}
     # A subclass of dict may create a new value on each access.
     return {key: dict.__getitem__(holder, key) for key in holder}
 
@@ -209,6 +253,20 @@ def _are_equal(one: Any, other: Any) -> bool:
     if is_tensor(one):
         return not one.is_inference() and same_content(one, other)
     return isinstance(one, PLAIN) and bool(one == other)
+
+
+def _are_equal_parts(one: Any, other: Any) -> bool:
+    """Compare the values of TorchScript attributes, of which containers are copies."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_are_equal_parts, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(
+            _are_equal_parts(value, other[key]) for key, value in one.items()
+        )
+    # Packed weights of 8 bits are an object, which each access wraps anew.
+    return _are_equal(one, other) if isinstance(one, PLAIN) or is_tensor(one) else True
 
 
 def same_content(one: Tensor, other: Tensor) -> bool:
