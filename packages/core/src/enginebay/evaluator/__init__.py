@@ -9,6 +9,7 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.evaluator.child_runs import (
         EVALUATOR_TIMEOUT as EVALUATOR_TIMEOUT,
+        OUT_OF_TIME as OUT_OF_TIME,
         evaluate_some as evaluate_some,
         evaluator_outputs as evaluator_outputs,
         rerun_file as rerun_file,
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "evaluator.child_runs": "EVALUATOR_TIMEOUT evaluate_some evaluator_outputs rerun_file",
+        "evaluator.child_runs": (
+            "EVALUATOR_TIMEOUT OUT_OF_TIME evaluate_some evaluator_outputs rerun_file"
+        ),
         "evaluator.perturbation": "Perturbation",
     },
 )

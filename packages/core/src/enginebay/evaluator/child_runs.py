@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 EVALUATOR_TIMEOUT = 300.0
 
 #: Once the samples that are not required have taken so many CPU seconds, the rest is left out.
-_OPTIONAL_SECONDS = 20.0
+_BUDGET = 20.0
+
+#: Why such a sample has no outputs.
+OUT_OF_TIME = "onnx's evaluator has taken too long for the probe inputs before"
 
 
 def evaluator_outputs(
@@ -43,19 +46,26 @@ def evaluator_outputs(
     Raises:
         EnginebayError: The evaluator cannot run the file, does not end in time, or crashes.
     """
-    return _take_outputs(evaluate_some(path, samples, len(samples), timeout=timeout))
+    return _take_outputs(_run(path, samples, [None] * len(samples), len(samples), timeout=timeout))
 
 
 def evaluate_some(
-    path: Path, samples: Sequence[Inputs], required: int, *, timeout: float = EVALUATOR_TIMEOUT
+    path: Path, samples: Sequence[Inputs], required: int, *, budget: float = _BUDGET
 ) -> list[Arrays | str]:
     """Return the outputs of each sample; after the required ones, a reason if there are none.
+
+    Args:
+        path: The file.
+        samples: For each run, the inputs by name.
+        required: The number of samples that must have outputs.
+        budget: Once the others have taken so many CPU seconds, the reason is ``OUT_OF_TIME``. The
+            first of them is run in any case.
 
     Raises:
         EnginebayError: The evaluator cannot run the required samples, does not end in time, or
             crashes.
     """
-    return _run(path, samples, [None] * len(samples), required, timeout)
+    return _run(path, samples, [None] * len(samples), required, budget=budget)
 
 
 def rerun_file(path: Path, inputs: Inputs, runs: Sequence[Perturbation]) -> list[Arrays]:
@@ -64,7 +74,7 @@ def rerun_file(path: Path, inputs: Inputs, runs: Sequence[Perturbation]) -> list
     Raises:
         EnginebayError: The evaluator fails, or does not end in time.
     """
-    found = _run(path, [inputs] * len(runs), runs, len(runs), EVALUATOR_TIMEOUT)
+    found = _run(path, [inputs] * len(runs), runs, len(runs))
     return _take_outputs(found)
 
 
@@ -77,13 +87,15 @@ def _run(
     samples: Sequence[Inputs],
     perturbations: Sequence[Perturbation | None],
     required: int,
-    timeout: float,
+    *,
+    budget: float = _BUDGET,
+    timeout: float = EVALUATOR_TIMEOUT,
 ) -> list[Arrays | str]:
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
         given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
         save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
         function = "enginebay.evaluator.child_runs:run_evaluator"
-        arguments = path, given, found, list(perturbations), required
+        arguments = path, given, found, list(perturbations), required, budget
         reasons = call(function, *arguments, timeout=timeout, result_type=list[str])
         outputs = iter(load_samples(found))
         return [reason or next(outputs).outputs for reason in reasons]
@@ -95,6 +107,7 @@ def run_evaluator(
     output_path: Path,
     perturbations: list[Perturbation | None],
     required: int,
+    budget: float,
 ) -> list[str]:
     """Run an ONNX file on saved inputs, and save the outputs; called in a child process.
 
@@ -111,8 +124,8 @@ def run_evaluator(
     for number, (sample, perturbation) in enumerate(pairs):
         reason, start = "", time.process_time()
         try:
-            if spent >= _OPTIONAL_SECONDS:
-                reason = f"onnx's evaluator has taken {spent:.0f} s for the probe inputs before"
+            if number > required and spent >= budget:
+                reason = OUT_OF_TIME
             elif perturbation is None:
                 results.append(Sample({}, read(path)(sample.inputs)))
             else:

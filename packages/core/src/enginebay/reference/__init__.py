@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         sample_model as sample_model,
     )
     from enginebay.reference.reference_outputs import (
-        engine_outputs as engine_outputs,
         reference_for as reference_for,
         reference_model as reference_model,
     )
@@ -30,7 +29,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "reference.determinism": "HIDDEN_STATE",
         "reference.probes": "ProbeSettings",
         "reference.recording": "record_reference sample_model",
-        "reference.reference_outputs": "engine_outputs reference_for reference_model",
+        "reference.reference_outputs": "reference_for reference_model",
         "reference.settled_verdict": "SettledVerdict judge_settled",
     },
 )

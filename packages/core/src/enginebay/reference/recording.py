@@ -12,6 +12,7 @@ from enginebay.errors import EnginebayError, InputError, nearest
 from enginebay.ir import summarise_onnx
 from enginebay.reference.covering_plan import record_plan
 from enginebay.reference.decision_search import search_decisions
+from enginebay.reference.file_reference import OnnxReference
 from enginebay.reference.larger_sizes import record_larger_sizes
 from enginebay.reference.mask_values import find_float_masks
 from enginebay.reference.probes import (
@@ -27,7 +28,7 @@ from enginebay.reference.recorded_samples import (
     measure_range,
 )
 from enginebay.reference.recorder import Recorder
-from enginebay.reference.reference_outputs import OnnxReference, reference_for
+from enginebay.reference.reference_outputs import reference_for
 from enginebay.tensors import Sample, is_all_non_finite
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification import RecordedReference, check_comparators
@@ -201,7 +202,8 @@ def _record_foreign_file(
     for sample, outputs in zip(collection.samples, results, strict=False):
         assert not isinstance(outputs, str)
         sample.outputs.update(outputs)
-    for probe, outputs in zip(probes, results[required:], strict=True):
+    witnessed: dict[str, str] = {}
+    for number, (probe, outputs) in enumerate(zip(probes, results[required:], strict=True)):
         if isinstance(outputs, str):
             collection.dropped[probe.label] = outputs
         elif lost := _find_lost(collection.samples[0].outputs, outputs):
@@ -209,10 +211,13 @@ def _record_foreign_file(
         elif collection.accept_outputs(probe.label, outputs):
             sample = Sample(probe.inputs, outputs, kind="probe")
             collection.add_sample(probe.label, sample, beyond=probe.beyond)
+            if engine := reference.witnessed.get(required + number):
+                witnessed[probe.label] = engine
     basis = msgspec.structs.replace(
         collection.build_basis(),
         range=measure_range(model, collection.samples),
         decisions=None,
+        witnessed=witnessed,
     )
     return _build_reference(model, reference, tuple(collection.samples), basis)
 

@@ -61,6 +61,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         faint: Name of a float output → its largest magnitude in all samples, if that is near zero.
         inexact: Why another engine is the reference, which rounds as any engine does: onnx's
             evaluator cannot run the file; otherwise empty.
+        witnessed: Label of a sample → the engine that was the reference there, since onnx's
+            evaluator was too slow. It had agreed with the evaluator on all other samples.
         precision: The coarsest precision that the model's file itself computes in.
         stores_8_bits: True if the model's file has weights of 8 bits.
         domain: Input name → lower and upper bound of generated values, if the caller set bounds.
@@ -82,6 +84,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     packed: str = ""
     faint: dict[str, float] = {}
     inexact: str = ""
+    witnessed: dict[str, str] = {}
     precision: str = "fp32"
     stores_8_bits: bool = False
     domain: dict[str, tuple[float, float]] = {}
@@ -113,6 +116,13 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if self.inexact:
             texts.append(f"the reference is a second engine, since {self.inexact}")
+        if self.witnessed:
+            exact = [label for label in self.labels if label not in self.witnessed]
+            texts.append(
+                f"onnx's evaluator, which is slow, judged {len(exact)} samples "
+                f"({', '.join(exact)}); {', '.join(sorted({*self.witnessed.values()}))}, which "
+                f"agreed there within half of the tolerance, judged the other {len(self.witnessed)}"
+            )
         # A warning about a line that Python reads says it of its decision, too.
         read = {reading.line for reading in limited}
         unread = [decision for decision in self.decisions or () if decision.place not in read]

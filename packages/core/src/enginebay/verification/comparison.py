@@ -32,7 +32,7 @@ def compare_outputs(
     precision: str = "fp32",
     rtol: float | None = None,
     atol: float | None = None,
-    factor: int = 1,
+    factor: float = 1,
     apart: Mapping[str, SmallSlices] | None = None,
     rounding: Mapping[str, Rounding] | None = None,
 ) -> tuple[OutputComparison, ...]:
@@ -107,7 +107,7 @@ def _compare_output(
     name: str,
     expected: Array,
     found: Array,
-    options: tuple[str, float | None, float | None, int],
+    options: tuple[str, float | None, float | None, float],
     small_slices: SmallSlices | None,
     rounding: Rounding | None,
 ) -> OutputComparison:
@@ -183,7 +183,7 @@ def resolve_tolerance(
     precision: str,
     rtol: float | None,
     atol: float | None,
-    factor: int,
+    factor: float,
 ) -> Tolerance:
     """Return an output's tolerance; ``rtol`` and ``atol`` replace the defaults unless None."""
     default = tolerance_for(dtype, precision)

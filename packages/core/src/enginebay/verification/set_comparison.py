@@ -37,7 +37,7 @@ class ToleranceOptions(NamedTuple):
     precision: str = "fp32"
     rtol: float | None = None
     atol: float | None = None
-    factor: int = 1
+    factor: float = 1
 
 
 def compare_sets(
