@@ -59,6 +59,10 @@ class VerifyOptions(Declared):
     """Options for the comparison of an artifact with its model.
 
     Attributes:
+        reference: A PyTorch model to compare with, in any form that ``deploy`` accepts, instead of
+            the deployed model itself: an ONNX file is then verified against the model that it was
+            exported from, at the sizes that are dynamic in the file. Its inputs and outputs have
+            the names of the file's, or are in the same order.
         probes: Maximum number of probe inputs (generated, similar to the example) to verify on;
             with 0, only the example is used. ``thorough`` spends ten times as much on combinations
             of values and sizes, and on the search for decisions that no sample takes.
@@ -85,6 +89,7 @@ class VerifyOptions(Declared):
         ParamsError: A field is unknown, or a value is invalid.
     """
 
+    reference: Any = None
     probes: int | Literal["thorough"] = PROBES
     probes_extreme: bool = False
     domain: dict[str, tuple[float, float]] = {}
@@ -107,7 +112,7 @@ OPTIONS: dict[str, type[ExportOptions | VerifyOptions]] = {
 ONLY_OF_DEPLOY = frozenset(
     (
         *("allow_mismatch", "allow_unverified", "cuts", "domain", "keep_ir", "probes"),
-        *("probes_extreme", "strict", "task"),
+        *("probes_extreme", "reference", "strict", "task"),
     )
 )
 

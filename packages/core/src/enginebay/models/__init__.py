@@ -8,6 +8,10 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.models.bound_model import BoundModel as BoundModel, bind as bind
+    from enginebay.models.dynamic import (
+        file_dimensions as file_dimensions,
+        to_profiles as to_profiles,
+    )
     from enginebay.models.example_inputs import shapes_of as shapes_of
     from enginebay.models.forward_arguments import Call as Call
     from enginebay.models.recorded_calls import RecordedCalls as RecordedCalls, record as record
@@ -29,6 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "models.bound_model": "BoundModel bind",
+        "models.dynamic": "file_dimensions to_profiles",
         "models.example_inputs": "shapes_of",
         "models.forward_arguments": "Call",
         "models.recorded_calls": "RecordedCalls record",

@@ -196,6 +196,7 @@ def bind(
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    expected_outputs: Sequence[str] | None = None,
     dynamic: Mapping[str, object] | Sequence[str] | None = None,
     input_shapes: Shapes | None = None,
     min_shapes: Shapes | None = None,
@@ -215,6 +216,8 @@ def bind(
             ``forward``.
         output_names: Names of the outputs; by default the names in the file, or the keys of the
             dict that ``forward`` returns.
+        expected_outputs: Names of the outputs to choose, by name or, if there are as many, in
+            order; None for all.
         dynamic: Dynamic dimensions, as :func:`~enginebay.models.dynamic.normalise` accepts them;
             by default the axes whose sizes in ``min_shapes`` and ``max_shapes`` differ.
         input_shapes: Input name → shape of the generated example, or new shape of the model's own
@@ -246,6 +249,7 @@ def bind(
         source.module,
         input_names=input_names or _spec_names(known_inputs),
         output_names=output_names or _spec_names(known_outputs),
+        expected_outputs=expected_outputs,
         timeout=timeout,
     )
     signature = read(inputs)

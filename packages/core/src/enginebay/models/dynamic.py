@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -66,6 +67,34 @@ def to_profiles(
             tuple(dim.max for dim in dims),
         )
     return profiles
+
+
+def file_dimensions(
+    inputs: Iterable[TensorSpec], profiles: Mapping[str, ShapeProfile]
+) -> DynamicShapes:
+    """Return the dimensions that an ONNX file leaves open, with the limits of the profiles.
+
+    A size that the file computes from others, such as ``past + 1``, is not open by itself.
+
+    Args:
+        inputs: The file's inputs; an open size has a name.
+        profiles: Input name → smallest, usual and largest shape, equal sizes for no limits.
+
+    Example:
+        >>> from enginebay.tensors import TensorSpec
+        >>> file_dimensions([TensorSpec("x", "float32", ("batch", 3))], {})
+        {'x': {0: DynamicDim(name='batch', min=1, max=None, opt=None)}}
+    """
+    limits = from_profiles({name: (p.min, p.opt, p.max) for name, p in profiles.items()})  # type: ignore[misc]  # no size is None
+    opened: DynamicShapes = {}
+    for spec in inputs:
+        for axis, size in enumerate(spec.dims or ()):
+            name = re.sub(r"[\s.:-]", "_", str(size))
+            if name.isidentifier():
+                limit = limits.get(spec.name, {}).get(axis, DynamicDim(name))
+                dim = msgspec.structs.replace(limit, name=name)
+                opened.setdefault(spec.name, {})[axis] = dim
+    return _unify_ranges(opened)
 
 
 def normalise(

@@ -44,7 +44,8 @@ class Signature:
         outputs: Names, dtypes and sizes of the outputs for the example inputs.
         example_inputs: Detached copies of the example inputs, by name.
         example_outputs: Detached copies of the outputs for the example inputs, by name.
-        output_paths: The outputs' paths in the value that ``forward`` returns.
+        output_paths: The paths of all tensors in the value that ``forward`` returns.
+        positions: The position of each output among ``output_paths``.
         call: The arguments of ``forward``, with a placeholder (slot) for each input.
         notes: Messages for the user about constant arguments and left-out outputs.
         observation: What was observed in the pass, such as the values that Python code read.
@@ -55,6 +56,7 @@ class Signature:
     example_inputs: dict[str, Tensor]
     example_outputs: dict[str, Tensor]
     output_paths: tuple[str, ...]
+    positions: tuple[int, ...]
     call: Call
     notes: tuple[str, ...] = ()
     observation: Observation | None = None
@@ -88,7 +90,7 @@ class Signature:
         ordered = {name: inputs[name] for name in names}
         module = torch_private.unwrap_compiled_module(model)
         result, _ = _forward(module, self.call, ordered, observer, gradients=gradients)
-        tensors = output_tensors(result, self.output_paths, caches=self.call.caches)
+        tensors = self._choose_outputs(result)
         named = {spec.name: each for spec, each in zip(self.outputs, tensors, strict=True)}
         if observer:
             observer.note_outputs(named)
@@ -116,10 +118,14 @@ class Signature:
             # A fast path for most models, which matters in loops over small items.
             if len(self.outputs) == 1 and isinstance(result, torch.Tensor):
                 return [result]
-            return output_tensors(result, self.output_paths, caches=self.call.caches)
+            return self._choose_outputs(result)
 
         with torch.inference_mode(mode=False), evaluation(module):
             yield run
+
+    def _choose_outputs(self, result: object) -> list[Tensor]:
+        tensors = output_tensors(result, self.output_paths, caches=self.call.caches)
+        return [tensors[position] for position in self.positions]
 
 
 def read_signature(
@@ -128,6 +134,7 @@ def read_signature(
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    expected_outputs: Sequence[str] | None = None,
     timeout: float = math.inf,
 ) -> Signature:
     """Run a model once on its example inputs, and name its inputs and outputs.
@@ -139,6 +146,8 @@ def read_signature(
             nested; values other than tensors and NumPy arrays stay constant.
         input_names: One name per input tensor; by default the parameter names.
         output_names: One name per output tensor; by default the keys of the result.
+        expected_outputs: Names of the outputs to choose, by name or, if there are as many, in
+            order; the tensors of caches are outputs if these are expected.
         timeout: Seconds of processor time that the run may take.
 
     Raises:
@@ -172,13 +181,28 @@ def read_signature(
             err.hint = _FACTORY
         raise
     named, notes = _name_outputs(result, inputs, output_names, caches=call.caches)
-    outputs = {name: tensor for name, (_, tensor) in named.items()}
+    chosen = {name: name for name in named}
+    if expected_outputs is not None:
+        with_caches, _ = _name_outputs(result, inputs, None, caches=True)
+        if (found := _match_names(expected_outputs, named)) is None:
+            found, named = _match_names(expected_outputs, with_caches), with_caches
+            call = replace(call, caches=True)
+        if found is None:
+            raise InputError(
+                f"the model returns {', '.join(with_caches)}; expected outputs: "
+                f"{', '.join(expected_outputs)}",
+                hint="pass the model that was exported, or one that returns a dict of these names",
+            )
+        chosen = found
+    outputs = {name: named[own][1] for name, own in chosen.items()}
+    own_names = [*named]
     return Signature(
         inputs=specs(inputs),
         outputs=specs(outputs),
         example_inputs=inputs,
         example_outputs=outputs,
         output_paths=tuple(path for path, _ in named.values()),
+        positions=tuple(own_names.index(own) for own in chosen.values()),
         call=replace(call, mutated=mutated),
         notes=(*call.notes, *notes),
         observation=observer.observation,
@@ -247,6 +271,14 @@ def _name_outputs(
         message = f"the model's forward returned no tensor; it returned a {kind}"
         raise ModelError(message, hint=_FACTORY if isinstance(result, torch.nn.Module) else None)
     return _check_distinct(rename_tensors("output", outputs, names), set(inputs)), notes
+
+
+def _match_names(expected: Sequence[str], own: Iterable[str]) -> dict[str, str] | None:
+    """Return expected name → own name: the same, or in the same place; None if neither fits."""
+    own = list(own)
+    if set(expected) <= set(own):
+        return {name: name for name in expected}
+    return dict(zip(expected, own, strict=True)) if len(expected) == len(own) else None
 
 
 def _describe_left_out(name: str, leaf: object) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.data import DataSet
-from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
-from enginebay.models import RecordedCalls, bind, shapes_of
-from enginebay.reference import record_reference
+from enginebay.errors import InputError, MissingDependencyError, ModelSourceError, UsageError
+from enginebay.ir import summarise_onnx
+from enginebay.models import RecordedCalls, bind, file_dimensions, shapes_of, to_profiles
+from enginebay.reference import record_reference, reference_model
 from enginebay.sources import digest_weights, find_model
 from enginebay.state import ModelState, unchanged
 from enginebay.task_records import record_task
@@ -92,13 +95,26 @@ def prepare_model(
         task, notes = _read_own_task(source, data)
     # Not "if data": the truth value counts the items, which reads a stream to its end.
     some = None if data is None else data.for_task(task).some(_MAX_VERIFIED_ITEMS)
+    judge = source
+    if settings.verify.reference is not None:
+        judge = find_model(settings.verify.reference)
+        if judge.model is None:
+            raise UsageError(
+                f"the reference '{judge.description}' is not a PyTorch model",
+                hint="pass the model that the file was exported from; two ONNX files are compared "
+                "by enginebay audit",
+            )
+        model_use.enter_context(unchanged(judge))
     # Recorded before the model runs for the first time, so that state which a run changes is found.
-    state = None if source.model is None else ModelState(source.module, fully=True)
+    state = None if judge.model is None else ModelState(judge.module, fully=True)
     if source.model is not None:
         digest = digest_weights(source.module)
     else:
         digest = source.ir.digest() if source.ir else ""
-    bound = _bind_inputs(settings, source, args, some)
+    if judge is source:
+        bound = expected = _bind_inputs(settings, source, args, some)
+    else:
+        bound, expected = _bind_pair(settings, source, judge, args, some)
     fitted = None if task is None else task.fit(bound.open_inputs, bound.outputs)
     settings.backend.check_dtypes(bound.inputs)
     probes = settings.probes
@@ -111,7 +127,7 @@ def prepare_model(
         data = _fit_data(data, bound, fitted)
         some = data.some(_MAX_VERIFIED_ITEMS)
     reference = record_reference(
-        bound,
+        expected,
         settings.backend.name,
         state=state,
         precision=settings.precision,
@@ -119,6 +135,8 @@ def prepare_model(
         items=() if some is None else some.items(bound.open_inputs),
         comparators=settings.comparators,
     )
+    if judge is not source:
+        reference = _name_reference(reference, judge, source)
     record = source.task if fitted is None else record_task(fitted)
     return PreparedModel(bound, reference, record, notes, data, digest, some)
 
@@ -139,6 +157,53 @@ def _bind_inputs(
         max_shapes=settings.params.max_shapes,
         timeout=settings.verify.timeout,
     )
+
+
+def _bind_pair(
+    settings: Settings,
+    source: ModelSource,
+    judge: ModelSource,
+    args: object,
+    data: DataSet | None,
+) -> tuple[BoundModel, BoundModel]:
+    """Bind a model and its reference to the same inputs, at the sizes that the model leaves open.
+
+    Without an example of the caller, the reference's own example serves both.
+    """
+    names = source.input_names
+    if args is None and judge.example_inputs is not None:
+        examples = reference_model(judge, names, None, None).examples
+        args = {name: examples[name] for name in names if name in examples}
+    bound = _bind_inputs(settings, source, args, data)
+    outputs = [spec.name for spec in bound.outputs]
+    if bound.signature is None:
+        dynamic = file_dimensions(bound.inputs, bound.profiles)
+        profiles = to_profiles(dynamic, bound.example_shapes)
+        bound = replace(bound, dynamic=dynamic, profiles=profiles)
+    try:
+        return bound, reference_model(judge, names, bound.examples, outputs, bound.dynamic)
+    except InputError as err:
+        text = f"the reference '{_label(judge)}' does not fit '{source.description}': {err}"
+        raise InputError(text, hint=err.full_hint) from err
+
+
+def _name_reference(
+    reference: RecordedReference, judge: ModelSource, source: ModelSource
+) -> RecordedReference:
+    """Return the reference with the name of its model, judged in the precision of the file."""
+    basis = reference.basis
+    if source.model is None and source.ir is not None:
+        summary = summarise_onnx(source.ir.path)
+        basis = msgspec.structs.replace(
+            basis, precision=summary.precision, stores_8_bits=summary.stores_8_bits
+        )
+    name = f"{reference.description} ('{_label(judge)}')"
+    return replace(reference, description=name, basis=basis)
+
+
+def _label(source: ModelSource) -> str:
+    """Return the text that names a model or, for a Python object, its class."""
+    return source.description if source.named else type(source.model).__name__
 
 
 def _fit_data(data: DataSet, model: BoundModel, task: Task | None) -> DataSet:

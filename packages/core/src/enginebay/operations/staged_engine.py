@@ -35,7 +35,8 @@ def judge_staged(
         terms: Tolerances, comparators and the time limit.
         strict: True to raise an error if the engine uses a fallback.
     """
-    recorded = reference.for_engine(engine.ir.notes, engine.ir.inputs)
+    notes = None if engine.ir.exporter == "file" else engine.ir.notes
+    recorded = reference.for_engine(notes, engine.ir.inputs)
     # A simulation is never moved, and its files contain the path of the IR.
     location = stage.move_away() if engine.runs_here else nullcontext(stage.dir)
     with location as folder:

@@ -113,7 +113,8 @@ def verify_here(
         comparators = _find_comparators(opened, compare)
         request = load_request(opened)
         sets = None if samples else input_sets(opened, inputs)
-        notes = opened.manifest.ir.notes if opened.manifest.ir else ()
+        ir = opened.manifest.ir
+        notes = None if ir is None or ir.exporter == "file" else ir.notes
         with ExitStack() as model_use:
             precision = request.allowed_precision()
             recorded = samples or find_reference(opened, sets, reference, precision, model_use)

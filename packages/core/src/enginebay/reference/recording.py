@@ -30,7 +30,7 @@ from enginebay.reference.recorded_samples import (
 from enginebay.reference.recorder import Recorder
 from enginebay.reference.reference_outputs import reference_for
 from enginebay.tensors import Sample, is_all_non_finite
-from enginebay.verdict import EXAMPLE, Basis
+from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification import RecordedReference, check_comparators
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ def sample_model(
         if label == NON_FINITE:
             recorder.record_non_finite(arrays)
         else:
-            recorder.record_probe(Probe(label, arrays, required=True, tiled=arrays))
+            # A file takes ids below 0, for example, which its model refuses.
+            required = label == EXAMPLE or label.startswith(ITEM)
+            recorder.record_probe(Probe(label, arrays, required=required, tiled=arrays))
     example = recorded[0][1]
     # A different seed: the default would draw the recorded probes again.
     masks = [*find_float_masks(model)]

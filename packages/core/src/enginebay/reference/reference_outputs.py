@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from enginebay.models import bind
 from enginebay.reference.file_reference import OnnxReference
+from enginebay.tensors import equal_arrays, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from enginebay.models import BoundModel
+    from enginebay.params import DynamicShapes
     from enginebay.sources import ModelSource
     from enginebay.tensors import NumpyArray
 
@@ -57,25 +60,37 @@ def reference_model(
     names: Sequence[str],
     inputs: Mapping[str, NumpyArray] | None,
     output_names: Sequence[str] | None,
+    dynamic: DynamicShapes | None = None,
 ) -> BoundModel:
-    """Bind a model so that its inputs and outputs have the same names as in an artifact.
+    """Bind a model so that its inputs and outputs have the same names as in an artifact or a file.
 
     Args:
         source: The model.
         names: The names of the artifact's inputs.
         inputs: Input name in the artifact → array; None for the model's own example.
         output_names: The names of the artifact's outputs.
+        dynamic: The artifact's dynamic dimensions; None to run it at the sizes of its samples.
 
     Raises:
-        InputError: The inputs do not fit the model, or are missing.
+        InputError: The inputs do not fit the model, or are missing; or the model returns other
+            outputs.
     """
+    open_model = partial(bind, source, expected_outputs=output_names, dynamic=dynamic)
     # The model's own example comes first: only it shows how arguments are nested, since the inputs
     # of an artifact are flat. An artifact may leave out inputs that no node uses, or rename inputs.
     if source.example_inputs is None and inputs is not None:
         names = list(inputs)
-        own_names = None if set(names) <= set(source.input_names) else names
-        return bind(source, dict(inputs), input_names=own_names, output_names=output_names)
-    bound = bind(source, output_names=output_names)
-    if set(names) <= set(bound.examples):
+        renamed = None if set(names) <= set(source.input_names) else names
+        return open_model(dict(inputs), input_names=renamed)
+    own_names: Sequence[str] | None = None
+    bound = open_model()
+    if not set(names) <= set(bound.examples):
+        own_names = names
+        bound = open_model(input_names=names)
+    assert bound.signature is not None
+    given = {**bound.examples, **(inputs or {})}
+    if equal_arrays(bound.examples, {name: given[name] for name in bound.examples}):
         return bound
-    return bind(source, input_names=names, output_names=output_names)
+    tensors = [to_torch(given[name], bound.device) for name in bound.examples]
+    args, keywords = bound.signature.call.fill(tensors)
+    return open_model((*args, keywords), input_names=own_names)
