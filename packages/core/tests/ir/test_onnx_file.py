@@ -127,6 +127,13 @@ def test_a_negative_size_is_an_open_one(tmp_path) -> None:
     assert [spec.dims for spec in ir.inputs] == [("x_0", 3), ("z_0", 0)]
 
 
+def test_a_size_that_is_named_by_its_digits_is_a_number(tmp_path) -> None:
+    model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    del model.graph.input[:]
+    model.graph.input.append(value("x", ["s0", "3"]))
+    assert [spec.dims for spec in read_onnx(saved(model, tmp_path)).inputs] == [("s0", 3)]
+
+
 def test_external_data_in_the_folder_or_below_is_listed_once(tmp_path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "w.bin").write_bytes(np.arange(4, dtype=np.float32).tobytes())

@@ -70,7 +70,8 @@ def write_encoder(model: Encoder, folder: Path, outputs: tuple[str, ...]) -> Pat
         (IDS, MASK),
         input_names=["ids", "mask"],
         output_names=[*outputs],
-        dynamic_axes={"ids": AXES, "mask": AXES},
+        # As transformers' exporter does it, each input has names of its own.
+        dynamic_axes={"ids": AXES, "mask": {0: "b", 1: "n"}},
     )
 
 
@@ -130,6 +131,30 @@ def test_a_file_may_have_some_of_the_outputs(tmp_path: Path) -> None:
     onnx.save(proto, file)
     found = deploy(file, model, {"ids": IDS, "mask": MASK}).verification
     assert [output.name for output in found.outputs] == ["logits"]
+
+
+class Narrow(nn.Module):
+    """Refuses fewer than four columns, and keeps what it has seen then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.factor = min(self.factor, x.shape[1] // 4)
+        if not self.factor:
+            raise ValueError("too narrow")
+        return x * self.factor
+
+
+def test_a_run_that_fails_leaves_nothing_in_the_model(tmp_path: Path) -> None:
+    file = write(
+        Narrow(), tmp_path, (torch.randn(2, 8),), input_names=["x"], dynamic_axes={"x": {1: "w"}}
+    )
+    found = deploy(file, Narrow(), {"x": torch.randn(2, 8)}).verification
+    assert found.verdict == "verified"
+    assert found.basis is not None
+    assert any("too narrow" in each for each in found.basis.dropped)
 
 
 class Bare(nn.Module):

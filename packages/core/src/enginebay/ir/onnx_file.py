@@ -105,6 +105,9 @@ def _read_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int
     # Some exporters write -1 for an open size, and engines read it so; 0 is a size to them.
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
+    # torch's exporter names a size that it found to be constant by its digits.
+    if dim.dim_param.isdecimal():
+        return int(dim.dim_param)
     # Unique for a dimension without a name, such as "?": equal names mean equal sizes.
     is_named = any(map(str.isalnum, dim.dim_param))
     return dim.dim_param if is_named else f"{name}_{axis}"

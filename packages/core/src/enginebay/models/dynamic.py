@@ -74,23 +74,31 @@ def file_dimensions(
 ) -> DynamicShapes:
     """Return the dimensions that an ONNX file leaves open, with the limits of the profiles.
 
-    A size that the file computes from others, such as ``past + 1``, is not open by itself.
+    Exporters name the sizes of each input apart, so axes of different inputs with the same usual
+    size are one dimension. A size that the file computes from others, such as ``past + 1``, is not
+    open by itself.
 
     Args:
         inputs: The file's inputs; an open size has a name.
-        profiles: Input name → smallest, usual and largest shape, equal sizes for no limits.
+        profiles: Input name → smallest, usual and largest shape; equal sizes are no limits.
 
     Example:
         >>> from enginebay.tensors import TensorSpec
-        >>> file_dimensions([TensorSpec("x", "float32", ("batch", 3))], {})
-        {'x': {0: DynamicDim(name='batch', min=1, max=None, opt=None)}}
+        >>> specs = [TensorSpec("x", "float32", ("n", 3)), TensorSpec("y", "float32", ("m", 3))]
+        >>> shape = ShapeProfile((2, 3), (2, 3), (2, 3))
+        >>> file_dimensions(specs, {"x": shape, "y": shape})["y"]
+        {0: DynamicDim(name='n', min=1, max=None, opt=None)}
     """
     limits = from_profiles({name: (p.min, p.opt, p.max) for name, p in profiles.items()})  # type: ignore[misc]  # no size is None
     opened: DynamicShapes = {}
+    names: dict[str, str] = {}
+    shared: dict[tuple[int, int | None], str] = {}
     for spec in inputs:
         for axis, size in enumerate(spec.dims or ()):
-            name = re.sub(r"[\s.:-]", "_", str(size))
-            if name.isidentifier():
+            own = re.sub(r"[\s.:-]", "_", str(size))
+            if own.isidentifier():
+                usual = profiles[spec.name].opt[axis]
+                name = names.setdefault(own, shared.setdefault((axis, usual), own))
                 limit = limits.get(spec.name, {}).get(axis, DynamicDim(name))
                 dim = msgspec.structs.replace(limit, name=name)
                 opened.setdefault(spec.name, {})[axis] = dim

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.data import DataSet
-from enginebay.errors import InputError, MissingDependencyError, ModelSourceError, UsageError
+from enginebay.errors import (
+    InputError,
+    MissingDependencyError,
+    ModelError,
+    ModelSourceError,
+    UsageError,
+)
 from enginebay.ir import summarise_onnx
 from enginebay.models import RecordedCalls, bind, file_dimensions, shapes_of, to_profiles
 from enginebay.reference import record_reference, reference_model
@@ -126,15 +132,20 @@ def prepare_model(
     if data is not None:
         data = _fit_data(data, bound, fitted)
         some = data.some(_MAX_VERIFIED_ITEMS)
-    reference = record_reference(
-        expected,
-        settings.backend.name,
-        state=state,
-        precision=settings.precision,
-        settings=probes,
-        items=() if some is None else some.items(bound.open_inputs),
-        comparators=settings.comparators,
-    )
+    try:
+        reference = record_reference(
+            expected,
+            settings.backend.name,
+            state=state,
+            precision=settings.precision,
+            settings=probes,
+            items=() if some is None else some.items(bound.open_inputs),
+            comparators=settings.comparators,
+        )
+    except ModelError as err:
+        if judge is not source:
+            err.hint = "limit the sizes of the file: --min-shapes and --max-shapes"
+        raise
     if judge is not source:
         reference = _name_reference(reference, judge, source)
     record = source.task if fitted is None else record_task(fitted)

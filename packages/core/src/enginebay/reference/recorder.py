@@ -57,6 +57,8 @@ class Recorder(SampleCollection):
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
+    #: The model's state before a run; a run that fails may leave it half changed.
+    state: ModelState | None = None
     effort: int = 1
     #: Seconds of processor time that a run on the caller's inputs or sizes may take.
     timeout: float = math.inf
@@ -187,7 +189,12 @@ class Recorder(SampleCollection):
         # CPU time of this thread: wall time on a busy machine would make the sizes random.
         observer = Observer(limit=self.timeout if limit is None else limit)
         start = time.thread_time()
-        outputs = self.model.run(inputs, observer)
+        try:
+            outputs = self.model.run(inputs, observer)
+        except ModelError:
+            if self.state is not None:
+                self.state.restore()
+            raise
         seconds = time.thread_time() - start
         if self.probe_timeout == math.inf:
             self.probe_timeout = max(PROBE_SECONDS, _PROBE_FACTOR * seconds)

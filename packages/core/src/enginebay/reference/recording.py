@@ -92,7 +92,7 @@ def record_reference(
         timeout=settings.timeout,
     )
     recorder.record_example(state)
-    warm = state.record_again() if state and state.changed() else state
+    recorder.state = warm = state.record_again() if state and state.changed() else state
     for item in items:
         recorder.record_item(item)
     if stacked := recorder.stack_items(model.dynamic):
@@ -133,6 +133,8 @@ def sample_model(
     Raises:
         ModelError: The model does not run on recorded inputs.
     """
+    from enginebay.state import ModelState
+
     reference = reference_for(model, backend)
     if isinstance(reference, OnnxReference):
         labels, inputs = zip(*recorded, strict=True)
@@ -140,7 +142,8 @@ def sample_model(
         samples = tuple(Sample(*pair) for pair in zip(inputs, outputs, strict=True))
         basis = Basis(labels=labels, domain=settings.domain)
         return _build_reference(model, reference, samples, basis)
-    recorder = Recorder(settings.domain, settings.calibrated, model=model)
+    state = ModelState(model.source.module, fully=True)
+    recorder = Recorder(settings.domain, settings.calibrated, model=model, state=state)
     for label, arrays in recorded:
         if label == NON_FINITE:
             recorder.record_non_finite(arrays)
