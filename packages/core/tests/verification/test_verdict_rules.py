@@ -107,6 +107,19 @@ def test_two_engines_are_allowed_twice_the_error(error: int, engine: str, two_en
     assert decide(evidence_of(expected, found, basis=basis))[0] == two_engines
 
 
+def test_unexamined_mismatches() -> None:
+    basis = Basis(labels=("example", "redrawn"), unexamined=("redrawn",))
+    late = evidence_of([RIGHT, RIGHT], [RIGHT, WRONG], basis=basis)
+    verdict, reason = decide(late)
+    assert verdict == "unverified"
+    assert reason == verdict_rules.unexamined_mismatches(late)
+    assert "too slow to find out if it explains those on redrawn" in reason
+    # Nothing explains another one.
+    both = evidence_of([RIGHT, RIGHT], [WRONG, WRONG], basis=basis)
+    assert verdict_rules.unexamined_mismatches(both) is None
+    assert decide(both)[0] == "mismatched"
+
+
 def test_different_outputs() -> None:
     assert decide(evidence_of(RIGHT, WRONG)) == ("mismatched", "")
     assert verdict_rules.different_outputs(evidence_of(RIGHT)) is None

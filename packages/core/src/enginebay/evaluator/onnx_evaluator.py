@@ -60,10 +60,18 @@ def read_evaluator(onnx_path: str | Path) -> Callable[[Mapping[str, NumpyArray]]
         evaluator = make_evaluator(str(model.path))
     except Exception as err:
         raise refuse(err) from err
-    # Engines round after some operators in half precision, and the exact value lies between.
-    is_half = any(array.dtype == np.float16 for array in evaluator.rt_inits_.values())
-    wide = widen_evaluator(evaluator, np.float32) if is_half else np.asarray
+    wide = widen_half(evaluator)
     return run
+
+
+def widen_half(evaluator: Any) -> Callable[[Any], NumpyArray]:
+    """Let an evaluator of a file in half precision compute in single precision.
+
+    Engines round after some operators, and the exact value lies between. The function that is
+    returned widens an input.
+    """
+    is_half = any(array.dtype == np.float16 for array in evaluator.rt_inits_.values())
+    return widen_evaluator(evaluator, np.float32) if is_half else np.asarray
 
 
 def widen_evaluator(evaluator: Any, dtype: type[np.floating[Any]]) -> Callable[[Any], NumpyArray]:

@@ -22,6 +22,7 @@ sort). Therefore, further runs perturb the inputs of decisions, but no sums.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 #: a score on the same side of a threshold, or two equal values in the same order.
 _ROUNDING_RUNS = 3
 _DECISION_RUNS = 8
+
+#: CPU seconds for other runs of a file. The samples that are left then are not examined.
+_FILE_SECONDS = 30.0
 
 #: The error of a sum of products in roundings: the factor of 4 for sums in :mod:`.tolerance`.
 _SUM_ROUNDINGS = 4.0
@@ -141,8 +145,14 @@ def settle_rounding(recorded: RecordedModel, evidence: Evidence) -> Evidence:
     samples = dict(zip(recorded.basis.labels, recorded.samples, strict=True))
     found = {label: outputs for label, _, outputs in evidence.runs}
     undecided: list[str] = []
+    unexamined: list[str] = []
     rounding = dict(evidence.basis.rounding)
-    for label, outputs in failed.items():
+    start = _measure_children()
+    for number, (label, outputs) in enumerate(failed.items()):
+        # The evaluator runs in child processes, PyTorch does not.
+        if number and _measure_children() - start > _FILE_SECONDS:
+            unexamined = [*failed][number:]
+            break
         explanation = _explain(recorded.model, samples[label], found[label], outputs, evidence)
         if not explanation.is_complete:
             break
@@ -150,8 +160,14 @@ def settle_rounding(recorded: RecordedModel, evidence: Evidence) -> Evidence:
             rounding[label] = explanation.rounding
         else:
             undecided.append(label)
-    basis = msgspec.structs.replace(evidence.basis, rounding=rounding)
+    basis = msgspec.structs.replace(evidence.basis, rounding=rounding, unexamined=tuple(unexamined))
     return _leave_out(recorded, replace(evidence, basis=basis), undecided)
+
+
+def _measure_children() -> float:
+    """Return the CPU seconds of all child processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _explain(
@@ -296,9 +312,9 @@ def _run_rounded(
     """Yield the outputs of runs with random rounding errors."""
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
     if model.signature is None:
-        yield from _rerun_file(
-            model, sample, [Perturbation(unit, n) for n in range(_ROUNDING_RUNS)]
-        )
+        runs = [Perturbation(unit, n) for n in range(_ROUNDING_RUNS)]
+        for outputs in _rerun_file(model, sample, runs):
+            yield _narrow(outputs, sample)
         return
     from enginebay.reference.perturbed_rounding import PerturbedRounding
 
@@ -355,7 +371,7 @@ def _run_doubled(
         doubles = [Perturbation(unit, seed, is_double=True) for seed in (None, 0)]
         runs = _rerun_file(model, sample, doubles)
         agree = [_agrees(sample, outputs, options, comparators) for outputs in runs]
-        return _Doubled(runs[0] if runs else {}, is_stable=bool(runs) and all(agree))
+        return _Doubled(runs[0] if runs else {}, is_stable=len(agree) == 2 and all(agree))
     import torch
 
     random = np.random.default_rng(0)
@@ -400,9 +416,12 @@ def _agrees(
     sample: Sample, outputs: Arrays, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> bool:
     """Return True if outputs in double precision are the sample's, within tolerance."""
-    narrowed = {name: array.astype(sample.outputs[name].dtype) for name, array in outputs.items()}
-    comparison = compare_sample(sample.outputs, narrowed, options, comparators)
+    comparison = compare_sample(sample.outputs, _narrow(outputs, sample), options, comparators)
     return all(output.passed for output in comparison.outputs)
+
+
+def _narrow(outputs: Arrays, sample: Sample) -> Arrays:
+    return {name: array.astype(sample.outputs[name].dtype) for name, array in outputs.items()}
 
 
 def _rerun_file(

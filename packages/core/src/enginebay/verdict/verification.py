@@ -46,6 +46,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         undecided: Labels of the samples on which rounding errors change the model's own outputs by
             more than the tolerance. Such probe inputs are left out. If the caller passed
             such a sample, it is kept, and makes the verdict ``unverified``.
+        unexamined: Labels of the samples with a mismatch of which nobody knows whether rounding
+            explains it: the runs of the model on others have taken too long.
         rounding: Label of a sample → output name → how far elements may lie beyond the tolerance,
             since the model's own rounding is as large there.
         untried: Names of the inputs whose elements all have one and the same value in all samples.
@@ -74,6 +76,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     beyond: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    unexamined: tuple[str, ...] = ()
     rounding: dict[str, dict[str, Rounding]] = {}
     untried: tuple[str, ...] = ()
     range: VerifiedRange | None = None

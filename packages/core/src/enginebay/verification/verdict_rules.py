@@ -72,6 +72,18 @@ def differing_engines(evidence: Evidence) -> str | None:
     )
 
 
+def unexamined_mismatches(evidence: Evidence) -> str | None:
+    """Rounding explains the worst mismatches, and there was no time for the others."""
+    labels = evidence.basis.unexamined
+    if not evidence.failed or not {*evidence.failed} <= {*labels}:
+        return None
+    worst = max(evidence.worst_outputs, key=lambda output: output.badness)
+    return (
+        "rounding explains the worst mismatch, and onnx's evaluator is too slow to find out if it "
+        f"explains those on {', '.join(labels)}; {worst.describe()}; pass a tolerance (--rtol)"
+    )
+
+
 def different_outputs(evidence: Evidence) -> str | None:
     """An output differs, or has too much noise for 8 bits; the figures show which one."""
     signals_pass = all(signal.passed for signal in evidence.signals)
@@ -180,6 +192,7 @@ RULES = (
     Rule("mismatched", coarser_than_allowed),
     Rule("unverified", random_reference),
     Rule("unverified", differing_engines),
+    Rule("unverified", unexamined_mismatches),
     Rule("mismatched", different_outputs),
     Rule("unverified", decided_by_rounding),
     Rule("unverified", blind_comparator),
