@@ -29,6 +29,10 @@ def message_of(err: BaseException) -> str:
 _SCRIPT_TRACEBACK = "The following operation failed in the TorchScript interpreter."
 
 
+#: One about arguments starts with the method's declaration.
+_SCRIPT_DECLARATION = r"\s*\w+\(__torch__\..*:\n"
+
+
 def first_line(err: BaseException) -> str:
     """Return the first non-blank line of an exception's message, shortened if it is very long."""
     text = message_of(err)
@@ -36,6 +40,8 @@ def first_line(err: BaseException) -> str:
         return item[1]
     if text.startswith(_SCRIPT_TRACEBACK) and (last := text.strip().splitlines()[-1]):
         text = last.partition(": ")[2] or last
+    elif re.match(_SCRIPT_DECLARATION, text):
+        text = text.strip().partition("\n")[2]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
     return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
 

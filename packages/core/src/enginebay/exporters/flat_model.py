@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+from torch import Tensor, jit, nn
 
+from enginebay.exporters.flat_script import flatten_script
 from enginebay.state import output_tensors
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ class FlatModel(nn.Module):
 
     def __init__(self, model: nn.Module, signature: Signature) -> None:
         super().__init__()
-        self.model = model
+        flat = flatten_script(model, signature) if isinstance(model, jit.ScriptModule) else None
+        self.is_flat = flat is not None
+        self.model = flat or model
         self.call = signature.call
         self.places = signature.output_paths
         # A new module is in training mode; the model inside is already in evaluation mode.
@@ -31,7 +34,11 @@ class FlatModel(nn.Module):
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the model's output tensors, in the order of their names."""
-        args, kwargs = self.call.fill(self._clone_mutated(tensors))
+        own = self._clone_mutated(tensors)
+        if self.is_flat:
+            results: tuple[Tensor, ...] = self.model(*own)
+            return results
+        args, kwargs = self.call.fill(own)
         result = self.model(*args, **kwargs)
         return tuple(output_tensors(result, self.places, caches=self.call.caches))
 

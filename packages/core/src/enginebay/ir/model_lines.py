@@ -53,7 +53,8 @@ def _list_library_paths() -> tuple[str, ...]:
 def _find_script_line(message: str) -> str:
     """Return the last line of the model's source code in an error of TorchScript; "" if none."""
     # A file also has the traceback of its own code, which comes first.
-    original = message.rpartition("Traceback of TorchScript")[2]
+    _, found, original = message.rpartition("Traceback of TorchScript")
+    original = original if found else ""
     # The innermost line comes last in a script's traceback, and first in a trace's.
     frames = [*reversed(re.findall(r'File "(.+\.py)", line (\d+)', original))]
     frames += re.findall(r"(?m)^(.+\.py)\((\d+)\): ", original)

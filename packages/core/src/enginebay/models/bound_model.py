@@ -27,6 +27,7 @@ from enginebay.models.example_inputs import (
 from enginebay.models.exported_programs import captured_dimensions, check_captured
 from enginebay.models.recorded_calls import RecordedCalls
 from enginebay.models.signature import Signature, read_signature
+from enginebay.sources import forward_parameters
 from enginebay.tensors import host_view, to_numpy, to_torch
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ class BoundModel:
         }
 
     @property
+    def is_quantised(self) -> bool:
+        """True if the model is a file of torch with operators that compute in 8 bits."""
+        program = self.source.program
+        if program is not None:
+            return any("quantized" in str(node.target) for node in program.graph.nodes)
+        graph = getattr(self.source.model, "inlined_graph", None)
+        return graph is not None and any("quantized" in node.kind() for node in graph.nodes())
+
+    @property
     def special(self) -> dict[str, list[float]]:
         """Name of an input → constants that the model compares it with."""
         observation = self.signature.observation if self.signature else None
@@ -177,10 +187,23 @@ class BoundModel:
         assert self.signature is not None
         return _to_arrays(self.signature.example_outputs)
 
+    def _takes_only_tensors(self) -> bool:
+        """True if the forward takes the inputs as they are, and returns nothing but tensors."""
+        assert self.signature is not None
+        parameters = forward_parameters(self.source.module).parameters
+        return (
+            self.signature.returns_only_tensors
+            and self.signature.call.is_plain
+            and len(parameters) == len(self.inputs)
+        )
+
     def file(self, kind: IRKind) -> IRModel | None:
         """Return the model's file as an IR of this kind; None if there is no such file."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
+            return None
+        # An engine can call a file only with its tensors, in order.
+        if kind == "torchscript" and not self._takes_only_tensors():
             return None
         # A TorchScript file that Enginebay did not write contains no specs.
         return (

@@ -9,7 +9,11 @@ from enginebay.errors import InputError, ModelSourceError, ParamsError
 from enginebay.models.dynamic import from_profiles, name_axis, normalise
 from enginebay.models.dynamic_option import parse_dynamic
 from enginebay.params import format_dims, name_shapes, resolve_profiles
-from enginebay.sources import required_parameters
+from enginebay.sources import (
+    describe_script_inputs,
+    forward_parameters,
+    required_parameters,
+)
 from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize, suggest_inputs
 
 if TYPE_CHECKING:
@@ -79,6 +83,9 @@ def _generate_missing(
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
     known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}
+    if not known:  # TorchScript records at least which parameters are numbers
+        specs = describe_script_inputs(source.module)
+        known = {spec.name: spec for spec in specs if spec.dims == ()}
     return {
         name: generate_input(
             known.get(name, TensorSpec(name, value.dtype, value.dims)),
@@ -158,6 +165,12 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
         if known:
             described = ", ".join(spec.describe() for spec in known)
             raise InputError(f"{message}; it takes {described}", hint=suggest_inputs(known))
+        if source.ir is not None:  # TorchScript of another tool, which records no sizes
+            specs = describe_script_inputs(source.module)
+            raise InputError(
+                f"{message}; it takes {forward_parameters(source.module)}",
+                hint=f"pass them with your own sizes: {suggest_inputs(specs)}",
+            )
         hint = "pass --input NAME=1x3x224x224, or let the model's callable return (model, inputs)"
         raise InputError(message, hint=hint)
     dtypes = {spec.name: spec.dtype for spec in known}

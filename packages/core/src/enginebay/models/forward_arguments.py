@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from enginebay import torch_private
 from enginebay.errors import InputError, nearest
-from enginebay.sources import forward_parameters
+from enginebay.sources import as_script_number, forward_parameters
 from enginebay.state import copy_detached
 from enginebay.tensors import (
     choose_unused_name,
@@ -58,6 +58,11 @@ class Call:
     caches: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_plain(self) -> bool:
+        """True if each argument is one tensor, passed by position."""
+        return not self.kwargs and all(isinstance(arg, _TensorSlot) for arg in self.args)
+
     def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return the arguments with ``tensors`` in the slots, and copies of all other objects.
 
@@ -65,7 +70,7 @@ class Call:
         next call must get the cache as it was before.
         """
         # A fast path for most models, which matters in loops over small items.
-        if not self.kwargs and all(isinstance(arg, _TensorSlot) for arg in self.args):
+        if self.is_plain:
             return tuple(tensors[slot] for slot in self.args), {}
         from enginebay.state import CopyObjects
 
@@ -120,6 +125,7 @@ def bind_arguments(model: nn.Module, args: object) -> tuple[Call, dict[str, Tens
     call = Call((), {})
     for name, value in bound.items():
         parameter = parameters.parameters[name]
+        value = as_script_number(parameter, value)
         call = _add_argument(call, parameter, _make_slots(parameter, value, put), name in named)
     if not tensors:
         raise InputError(f"the example inputs for forward{parameters} contain no tensor")

@@ -49,6 +49,7 @@ class Signature:
         call: The arguments of ``forward``, with a placeholder (slot) for each input.
         notes: Messages for the user about constant arguments and left-out outputs.
         observation: What was observed in the pass, such as the values that Python code read.
+        returns_only_tensors: True if ``forward`` returns no number, text or None.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -60,6 +61,7 @@ class Signature:
     call: Call
     notes: tuple[str, ...] = ()
     observation: Observation | None = None
+    returns_only_tensors: bool = True
 
     def run(
         self,
@@ -206,6 +208,7 @@ def read_signature(
         call=replace(call, mutated=mutated),
         notes=(*call.notes, *notes),
         observation=observer.observation,
+        returns_only_tensors=_has_only_tensors(result),
     )
 
 
@@ -279,6 +282,14 @@ def _match_names(expected: Sequence[str], own: Iterable[str]) -> dict[str, str] 
     if set(expected) <= set(own):
         return {name: name for name in expected}
     return dict(zip(expected, own, strict=True)) if len(expected) == len(own) else None
+
+
+def _has_only_tensors(result: object) -> bool:
+    import torch
+
+    from enginebay.tensors import output_leaves
+
+    return all(isinstance(leaf, torch.Tensor) for _, leaf in output_leaves(result))
 
 
 def _describe_left_out(name: str, leaf: object) -> str:

@@ -131,7 +131,7 @@ def deploy(
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
         model_use.enter_context(_name_half_precision(prepared.reference.basis.half_precision))
-        model_use.enter_context(_name_hidden_state(prepared.reference.basis.doubt))
+        model_use.enter_context(_explain_failure(prepared.reference.basis.doubt))
         built = build_engine(settings, prepared, stage.dir, steps)
         with steps("verify") as set_detail:
             verdict = judge_staged(
@@ -188,11 +188,18 @@ def _name_half_precision(found: HalfPrecision | None) -> Iterator[None]:
 
 
 @contextmanager
-def _name_hidden_state(doubt: str) -> Iterator[None]:
-    """Say that the model keeps state if it cannot be built either: no other export would help."""
+def _explain_failure(doubt: str) -> Iterator[None]:
+    """Say what no other export would help against: hidden state, and torch's operators in 8 bits.
+
+    Args:
+        doubt: The doubt about the reference.
+    """
     try:
         yield
     except (ConversionError, ExportError) as err:
+        if "quantized::" in str(err):
+            err.hint = "torch's operators in 8 bits are its own: pass the float model, and "
+            err.hint += "--precision int8 quantises it for the engine"
         if doubt.startswith(HIDDEN_STATE):
             err.args = (f"{doubt}; nor can the model be built: {err}",)
             err.hint = "take what the model stores as inputs, and return it as outputs"

@@ -238,6 +238,7 @@ class Recorder(SampleCollection):
             range=measure_range(self.model, self.samples),
             doubt=self.doubt,
             half_precision=self._find_half_precision(),
+            precision="int8" if self.model.is_quantised else "fp32",
             packed=max((run.packed for runs in self.observed.values() for run in runs), default=""),
             faint=dict(self._find_faint()),
         )

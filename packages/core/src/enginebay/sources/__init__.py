@@ -8,6 +8,8 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.sources.call_parameters import (
+        as_script_number as as_script_number,
+        describe_script_inputs as describe_script_inputs,
         forward_parameters as forward_parameters,
         required_parameters as required_parameters,
     )
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "sources.call_parameters": "forward_parameters required_parameters",
+        "sources.call_parameters": (
+            "as_script_number describe_script_inputs forward_parameters required_parameters"
+        ),
         "sources.function_models": "FunctionModel",
         "sources.named_weights": "name_weights",
         "sources.plugin_sources": "find_model",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import TYPE_CHECKING, Any
 
 from enginebay import torch_private
+from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,4 +55,52 @@ def _script_parameter(argument: torch.Argument) -> inspect.Parameter:
     empty = inspect.Parameter.empty
     default = argument.default_value if argument.has_default_value() else empty
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(argument.name, kind, default=default)
+    annotation = _ScriptType(argument.type.annotation_str)
+    return inspect.Parameter(argument.name, kind, default=default, annotation=annotation)
+
+
+#: Type of a parameter in TorchScript → the type in Python, and the dtype of an array of one.
+_NUMBERS: dict[str, tuple[type, str]] = {
+    "int": (int, "int64"),
+    "float": (float, "float32"),
+    "bool": (bool, "bool"),
+}
+
+
+class _ScriptType(str):
+    """The name of a parameter's type in TorchScript, which messages show without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def as_script_number(parameter: inspect.Parameter, value: Any) -> Any:
+    """Return a number if a parameter of TorchScript takes one, and the value is an array of one.
+
+    The command line passes arrays alone, and TorchScript takes no array as a number.
+    """
+    number = _number_type(parameter)
+    if number is None or not hasattr(value, "shape") or math.prod(value.shape) != 1:
+        return value
+    return number[0](value.item())
+
+
+def describe_script_inputs(model: nn.Module) -> list[TensorSpec]:
+    """Return specs of a TorchScript model's required parameters; a number has no dimensions."""
+    parameters = forward_parameters(model)
+    specs = []
+    for name in required_names(parameters):
+        number = _number_type(parameters.parameters[name])
+        specs.append(
+            TensorSpec(name, number[1], ()) if number else TensorSpec(name, "float32", None)
+        )
+    return specs
+
+
+def _number_type(parameter: inspect.Parameter) -> tuple[type, str] | None:
+    kind = parameter.annotation
+    if not isinstance(kind, _ScriptType):
+        return None
+    return _NUMBERS.get(kind.removeprefix("Optional[").removesuffix("]"))
