@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ("M.Keras", "a Keras model", 'model.export("model.onnx", format="onnx")'),
         ("m.mlmodel", "a Core ML model", "file.py:attr"),
         ("m.ort", "a file of one engine", "its .onnx file"),
+        ("m.pte", "a file of one engine", "its .onnx file"),
         ("m.pkl", "a pickled Python object", "skl2onnx.to_onnx(model, inputs)"),
         ("m.gguf", "weights in GGUF", "file.py:attr"),
         ("m.safetensors", "contains weights", "--weights {file}"),

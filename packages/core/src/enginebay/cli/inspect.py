@@ -41,17 +41,21 @@ def run(args: Namespace) -> int:
 
     from enginebay.artifact import open_artifact
     from enginebay.ir import is_ir_file, read_and_summarise
+    from enginebay.sources import describe_script_inputs, script_methods
 
     # A folder may have the name of a file.
     if is_ir_file(args.path) and not args.path.is_dir():
-        model, contents = read_and_summarise(args.path)
+        module, ir, contents = read_and_summarise(args.path)
         if args.json:
-            known = {"contents": msgspec.structs.asdict(contents)} if contents else {}
-            print_json(ir_document(model) | known)
+            print_json(ir_document(ir) | {"contents": msgspec.structs.asdict(contents)})
             return 0
-        print_ir(model, contents.fields() if contents else ())
-        inputs = suggest_inputs(model.inputs)
-        print_next([f"enginebay deploy {shlex.quote(str(args.path))} {inputs}".rstrip()])
+        print_ir(ir, contents.fields())
+        name, specs = str(args.path), ir.inputs
+        if not specs and hasattr(module, "forward"):
+            specs = tuple(describe_script_inputs(module))
+        elif not specs and module is not None and (methods := script_methods(module)):
+            name = f"{name}:{methods[0]}"
+        print_next([f"enginebay deploy {shlex.quote(name)} {suggest_inputs(specs)}".rstrip()])
         return 0
     artifact = open_artifact(args.path)
     if args.json:

@@ -12,6 +12,7 @@ from enginebay.ir.torch_archive import is_torchscript
 
 if TYPE_CHECKING:
     from enginebay.ir.onnx_summary import ONNXSummary
+    from enginebay.ir.torch_summary import TorchSummary
     from enginebay.params import IRKind
 
 #: Further suffixes that people give to TorchScript files.
@@ -71,17 +72,20 @@ def read_model_file(path: str | Path) -> tuple[Any, IRModel]:
     return read_torchscript(path) if kind == "torchscript" else read_exported_program(path)
 
 
-def read_and_summarise(path: Path) -> tuple[IRModel, ONNXSummary | None]:
-    """Return the IR in a file and what it contains (None if it is no ONNX file), parsed once.
+def read_and_summarise(path: Path) -> tuple[Any, IRModel, ONNXSummary | TorchSummary]:
+    """Return the model in a file as :func:`read_model_file`, and what it contains, parsed once.
 
     Raises:
         ModelSourceError: The file is missing or damaged.
         MissingDependencyError: torch or onnx is not installed.
     """
     if path.suffix.lower() != SUFFIXES["onnx"] or not path.exists():
-        return read_ir(path), None
+        from enginebay.ir.torch_summary import summarise_torch
+
+        model, ir = read_model_file(path)
+        return model, ir, summarise_torch(model, ir.path)
     from enginebay.ir.onnx_file import describe_proto, parse_onnx
     from enginebay.ir.onnx_summary import summarise_proto
 
     proto = parse_onnx(path)
-    return describe_proto(proto, path.absolute()), summarise_proto(proto)
+    return None, describe_proto(proto, path.absolute()), summarise_proto(proto)

@@ -58,6 +58,12 @@ def check_program(path: Path) -> None:
         json.loads(text, object_pairs_hook=lambda pairs: _check_object(pairs, path))
 
 
+def find_torch_version(path: Path) -> str:
+    """Return the version of torch that wrote an exported program; "unknown" if it has none."""
+    found = (re.search(rb'"torch_version": "([^"]{1,40})"', text) for text in _read_programs(path))
+    return next((match[1].decode() for match in found if match), "unknown")
+
+
 def _read_programs(path: Path) -> Iterator[bytes]:
     """Yield the JSON documents that torch would read from a file in the old or the new format."""
     import torch

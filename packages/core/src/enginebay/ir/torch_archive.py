@@ -22,6 +22,9 @@ _KIND_NAMES: dict[IRKind, str] = {
 
 _BUILD_HINT = "build the model in Python and name it: file.py:attr"
 
+_ZIP = "a zip archive"
+_PACKAGE = "a torch.package archive, which is not loaded since its Python code would run"
+
 _STATE_DICT = "pickled weights (a state_dict), not a model"
 
 
@@ -69,7 +72,15 @@ def _check_members(path: Path, archive: ZipFile, kind: IRKind) -> None:
         with archive.open(members["data.pkl"]) as stream:
             raise _format_error(path, _describe_pickle(stream), kind)
     if found_kind is None:
-        raise _format_error(path, "a zip archive", kind)
+        raise _format_error(path, _PACKAGE if ".data/extern_modules" in members else _ZIP, kind)
+    if found_kind == "exported_program" and any(
+        name.startswith("data/aotinductor/") for name in members
+    ):
+        raise ModelSourceError(
+            f"'{path}' is a package of AOTInductor, compiled for one machine, which leads back to "
+            "no model",
+            hint="pass the program that it was compiled from: torch.export.save(program, 'm.pt2')",
+        )
     if found_kind != kind:
         message = f"'{path}': expected {_KIND_NAMES[kind]}, found {_KIND_NAMES[found_kind]}"
         raise ModelSourceError(

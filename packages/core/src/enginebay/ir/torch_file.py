@@ -19,7 +19,7 @@ from enginebay.errors import ModelSourceError, first_line
 from enginebay.ir.file_description import KEY, FileDescription, read_description
 from enginebay.ir.model import IRModel
 from enginebay.ir.muted_output import quiet
-from enginebay.ir.program_check import check_program
+from enginebay.ir.program_check import check_program, find_torch_version
 from enginebay.ir.torch_archive import check_archive
 from enginebay.tensors import TensorSpec
 
@@ -71,7 +71,8 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     extra = {KEY: ""}
     with quiet(), _readable_errors(path, "an exported program"), _tensors_only():
         check_program(path)
-        program = torch.export.load(path, extra_files=extra)
+        with _other_versions(path):
+            program = torch.export.load(path, extra_files=extra)
     description = read_description(extra[KEY], path) or FileDescription(*program_specs(program))
     return program, _build_ir(path, "exported_program", description)
 
@@ -166,6 +167,25 @@ def _readable_errors(path: Path, what: str) -> Iterator[None]:
     except Exception as err:
         message = f"'{path}' is damaged or not {what} that torch can read: {first_line(err)}"
         raise ModelSourceError(message) from err
+
+
+@contextmanager
+def _other_versions(path: Path) -> Iterator[None]:
+    """Say so if another version of torch has written the program that this one cannot read."""
+    import torch
+
+    try:
+        yield
+    except Exception as err:
+        written = find_torch_version(path)
+        if written in ("unknown", torch.__version__):
+            raise
+        own = written.partition("+")[0]
+        raise ModelSourceError(
+            f"'{path}' was written by torch {written}, and torch {torch.__version__} cannot read "
+            f"it: {first_line(err)}",
+            hint=f"export the model again with this torch, or pip install torch=={own}",
+        ) from err
 
 
 @contextmanager

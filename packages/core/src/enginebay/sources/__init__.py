@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         describe_script_inputs as describe_script_inputs,
         forward_parameters as forward_parameters,
         required_parameters as required_parameters,
+        script_methods as script_methods,
     )
     from enginebay.sources.function_models import FunctionModel as FunctionModel
     from enginebay.sources.named_weights import name_weights as name_weights
@@ -38,7 +39,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "sources.call_parameters": (
-            "as_script_number describe_script_inputs forward_parameters required_parameters"
+            "as_script_number describe_script_inputs forward_parameters required_parameters "
+            "script_methods"
         ),
         "sources.function_models": "FunctionModel",
         "sources.named_weights": "name_weights",

@@ -29,7 +29,7 @@ _KNOWN = {
         "paddle2onnx --model_dir . --model_filename {} --save_file model.onnx",
     ),
     ".gguf": ("weights in GGUF, not a model", "pass the model of these weights: file.py:attr"),
-    **dict.fromkeys((".ort", ".xml", ".param", ".engine", ".plan"), _OF_ONE_ENGINE),
+    **dict.fromkeys((".ort", ".xml", ".param", ".engine", ".plan", ".pte"), _OF_ONE_ENGINE),
     **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLED),
 }
 
