@@ -12,7 +12,7 @@ from onnx.parser import parse_model
 from enginebay.errors import ModelError
 from enginebay.evaluator import child_runs, evaluator_outputs
 from enginebay.evaluator.child_runs import run_evaluator
-from enginebay.evaluator.onnx_evaluator import reference_outputs
+from enginebay.evaluator.onnx_evaluator import make_evaluator, reference_outputs
 from enginebay.models import bind
 from enginebay.reference import ProbeSettings, record_reference
 from enginebay.sources import find_model
@@ -83,3 +83,23 @@ def test_a_probe_of_which_an_output_is_not_a_number_is_left_out(tmp_path: Path) 
     recorded = record_reference(model, "none", settings=ProbeSettings())
     assert "the other sign: the file returns no number as 'y'" in recorded.basis.dropped
     assert all(np.isfinite(each.outputs["z"]).all() for each in recorded.samples)
+
+
+def test_a_result_that_no_node_needs_any_more_takes_no_memory() -> None:
+    import tracemalloc
+
+    steps = " ".join(f"h{number + 1} = Neg(h{number})" for number in range(40))
+    model = parse_model(
+        '<ir_version: 10, opset_import: ["" : 17]> g (float[n] h0) => (float[n] h40, float[n] h7, '
+        f"bool[m] mask) {{ {steps} rest, mask = Dropout(h3) }}"
+    )
+    evaluator = make_evaluator(model)
+    x = np.arange(1e5, dtype=np.float32)
+    tracemalloc.start()
+    last, seventh, mask = evaluator.run(None, {"h0": x})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * x.nbytes  # onnx: 40 times
+    assert np.array_equal(last, x)
+    assert np.array_equal(seventh, -x)
+    assert mask.all()

@@ -103,6 +103,21 @@ def make_evaluator(model: Any) -> Any:
         def __init__(self, proto: Any, **options: Any) -> None:
             super().__init__(proto, **{**options, "new_ops": operators})
 
+        # onnx keeps the result of each node to the end, which takes gigabytes.
+        def run(self, output_names: Any, feed_inputs: Any, *args: Any, **options: Any) -> Any:
+            if args or options or any(node.need_context() for node in self.rt_nodes_):
+                return super().run(output_names, feed_inputs, *args, **options)
+            wanted = output_names or self.output_names
+            values = {"": None, **self.rt_inits_, **feed_inputs}
+            last_use = {name: node for node in self.rt_nodes_ for name in node.input}
+            for node in self.rt_nodes_:
+                outputs = node.run(*(values[name] for name in node.input))
+                values |= {**dict(zip(node.output, outputs, strict=False)), "": None}
+                for name in {*node.input, *node.output} - {"", *wanted}:
+                    if last_use.get(name, node) is node:
+                        values.pop(name, None)
+            return [values[name] for name in wanted]
+
     return Evaluator(model)
 
 
