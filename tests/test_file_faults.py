@@ -104,3 +104,62 @@ def test_the_same_engine_without_a_fault_is_verified(path: Path, tmp_path: Path)
     with derived("wrong", WRONG.format(change="pass")):
         deployed = eb.deploy(path, {"x": x}, backend="wrong", work_dir=tmp_path / "out")
     assert deployed.verdict == "verified"
+
+
+#: All scores below a thousandth become 0.
+CUT_OFF = """
+    node = first('Sigmoid')
+    node.op_type, node.input[0] = 'ThresholdedRelu', 's'
+    node.attribute.append(onnx.helper.make_attribute('alpha', 1e-3))
+    sigmoid = onnx.helper.make_node('Sigmoid', [last.output[0]], ['s'])
+    graph.node.insert(len(graph.node) - 1, sigmoid)"""
+
+#: What ONNX Runtime computes in place of a file with a detector's scores, most of them near 0.
+SCORES = {
+    "the engine's own sigmoid, exact to 1e-7": ("pass", "verified"),
+    "logits that are off by a thousandth": ("weight(last, 1, lambda w: 1.001 * w)", "mismatched"),
+    "a shifted bias": ("weight(last, 2, lambda b: b + 0.05)", "mismatched"),
+    "a piecewise sigmoid": ("first('Sigmoid').op_type = 'HardSigmoid'", "mismatched"),
+    "weights in half precision": (
+        "weight(last, 1, np.float16); weight(first('Conv'), 1, np.float16)",
+        "mismatched",
+    ),
+    "no small scores": (CUT_OFF, "mismatched"),
+}
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 8, 3), nn.Sigmoid()).eval()
+    net[2].weight.data *= 8
+    nn.init.constant_(net[2].bias, -14.0)
+    file = tmp_path_factory.mktemp("scores") / "m.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this exporter is deprecated
+        torch.onnx.export(
+            net,
+            (torch.randn(1, 3, 24, 24),),
+            file,
+            dynamo=False,
+            input_names=["x"],
+            output_names=["y"],
+        )
+    return file
+
+
+@pytest.mark.parametrize("case", SCORES)
+def test_scores_near_0_are_judged_by_their_logits(case: str, scores: Path, tmp_path: Path) -> None:
+    change, verdict = SCORES[case]
+    x = np.random.default_rng(0).standard_normal((1, 3, 24, 24), np.float32)
+    last = "last = [node for node in graph.node if node.op_type == 'Conv'][-1]; "
+    options = eb.VerifyOptions(allow_mismatch=True)
+    with derived("wrong", WRONG.format(change=last + change)):
+        deployed = eb.deploy(
+            scores, {"x": x}, backend="wrong", work_dir=tmp_path / "out", verify=options
+        )
+        assert deployed.verdict == verdict
+        (output,) = deployed.verification.outputs
+        assert output.is_score
+        again = eb.verify(tmp_path / "out")
+        assert (again.verdict, again.outputs) == (verdict, deployed.verification.outputs)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.onnx_file import read_onnx as read_onnx
     from enginebay.ir.onnx_summary import summarise_onnx as summarise_onnx
+    from enginebay.ir.score_outputs import find_scores as find_scores
     from enginebay.ir.torch_file import (
         program_specs as program_specs,
         read_exported_program as read_exported_program,
@@ -50,6 +51,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ir.onnx_summary": "summarise_onnx",
         "ir.newer_opset": "raise_opset",
         "ir.node_modules": "source_modules",
+        "ir.score_outputs": "find_scores",
         "ir.file_description": "describe",
         "ir.torch_file": "program_specs read_exported_program read_torchscript",
     },

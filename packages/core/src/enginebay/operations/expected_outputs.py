@@ -89,7 +89,7 @@ def _read_recorded(opened: Artifact) -> RecordedReference:
     return RecordedReference(
         description=f"the recorded outputs of {against}" if against else "the recorded outputs",
         samples=tuple(samples),
-        basis=_check_labels(opened, _recorded_basis(opened), len(samples)),
+        basis=_check_labels(opened, recorded_basis(opened), len(samples)),
     )
 
 
@@ -133,7 +133,7 @@ def _compute_outputs(
     model = reference_model(source, names, rows[0][1] if rows else None, output_names or None)
     # An artifact that `convert` built contains no samples.
     rows = rows or [(EXAMPLE, {name: model.examples[name] for name in names or model.examples})]
-    basis = _recorded_basis(opened)
+    basis = recorded_basis(opened)
     calibrated = precision if precision in get_backend(opened.backend).info.calibrated else ""
     settings = ProbeSettings(domain=basis.domain, calibrated=calibrated)
     sampled = sample_model(model, opened.backend, rows, precision=precision, settings=settings)
@@ -147,7 +147,7 @@ def _label_inputs(opened: Artifact, inputs: list[Arrays] | None) -> list[tuple[s
     if inputs is not None:
         return list(zip(_label_samples(len(inputs)), inputs, strict=True))
     arrays = [sample.inputs for sample in opened.samples()]
-    basis = _check_labels(opened, _recorded_basis(opened), len(arrays))
+    basis = _check_labels(opened, recorded_basis(opened), len(arrays))
     return list(zip(basis.labels or (EXAMPLE,) * len(arrays), arrays, strict=True))
 
 
@@ -155,7 +155,8 @@ def _label_samples(count: int) -> tuple[str, ...]:
     return (EXAMPLE,) if count == 1 else tuple(f"{ITEM}{number}" for number in range(count))
 
 
-def _recorded_basis(opened: Artifact) -> Basis:
+def recorded_basis(opened: Artifact) -> Basis:
+    """Return what an artifact's verdict is based on."""
     # Artifacts of early versions have no basis.
     verification = opened.manifest.verification
     return (verification and verification.basis) or Basis()

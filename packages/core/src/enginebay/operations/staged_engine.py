@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import SAMPLES_FILE, build_manifest, record_modules
-from enginebay.ir import IR_FOLDER
+from enginebay.ir import IR_FOLDER, find_scores
 from enginebay.partition import SIMULATION_FOLDER
 from enginebay.reference import judge_settled
 from enginebay.tensors import save_samples
@@ -36,7 +36,8 @@ def judge_staged(
         strict: True to raise an error if the engine uses a fallback.
     """
     notes = None if engine.ir.exporter == "file" else engine.ir.notes
-    recorded = reference.for_engine(notes, engine.ir.inputs)
+    scores = find_scores(engine.ir.path) if engine.ir.kind == "onnx" else ()
+    recorded = reference.for_engine(notes, engine.ir.inputs, scores)
     # A simulation is never moved, and its files contain the path of the IR.
     location = stage.move_away() if engine.runs_here else nullcontext(stage.dir)
     with location as folder:

@@ -15,6 +15,7 @@ from enginebay.operations.expected_outputs import (
     find_reference,
     input_sets,
     read_passed_samples,
+    recorded_basis,
 )
 from enginebay.reference import judge_settled
 from enginebay.verdict import VerdictWarning
@@ -120,7 +121,8 @@ def verify_here(
             recorded = samples or find_reference(opened, sets, reference, precision, model_use)
             check_comparators(comparators, recorded.samples)
             terms = Terms(timeout, rtol, atol, comparators)
-            verification, receipt, _ = judge_settled(request, recorded.for_engine(notes), terms)
+            recorded = recorded.for_engine(notes, scores=recorded_basis(opened).scores)
+            verification, receipt, _ = judge_settled(request, recorded, terms)
         # A crash with a short time limit may be only a time-out, which should not be recorded.
         is_reliable = is_default and (receipt is not None or timeout >= VerifyOptions().timeout)
         if not (is_reliable and opened.manifest.built_for):

@@ -178,11 +178,11 @@ def _explain(
     evidence: Evidence,
 ) -> _Explanation:
     """Explain the mismatches of one sample by random rounding errors, or by close decisions."""
-    options = ToleranceOptions(evidence.options.precision)
+    options = ToleranceOptions(evidence.options.precision, scores=evidence.options.scores)
     doubled = _run_doubled(model, sample, options, evidence.comparators)
     equal = _has_equal_floats(sample.inputs, model.examples)
     compared = {name for each in evidence.comparators for name in each.outputs}
-    few = evidence.options == ToleranceOptions() and all(
+    few = evidence.options == options._replace(precision="fp32") and all(
         output.name in doubled.outputs and output.name not in compared and _differs_little(output)
         for output in failed
     )

@@ -47,6 +47,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
             inputs).
         comparator: Name of the comparator: ``detections:0.5``; empty if the output was compared
             element by element.
+        is_score: True if the output consists of scores, and their logits determine the tolerance.
         rounded_count: Number of elements beyond the tolerance that pass, since the model's own
             rounding explains them.
     """
@@ -70,6 +71,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     sample: str = EXAMPLE
     comparator: str = ""
+    is_score: bool = False
     rounded_count: int = 0
 
     @property
@@ -108,6 +110,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         if self.worst_index is None:
             return ""
         text = f"; allowed rtol {self.rtol:.3g}, atol {self.atol:.3g}"
+        text += " as for its logit" if self.is_score else ""
         if self.passed:
             return text
         if self.rtol_that_passes is not None:

@@ -65,6 +65,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             evaluator cannot run the file; otherwise empty.
         witnessed: Label of a sample → the engine that was the reference there, since onnx's
             evaluator was too slow. It had agreed with the evaluator on all other samples.
+        scores: Names of outputs that consist of results of a sigmoid or a softmax.
         precision: The coarsest precision that the model's file itself computes in.
         stores_8_bits: True if the model's file has weights of 8 bits.
         domain: Input name → lower and upper bound of generated values, if the caller set bounds.
@@ -88,6 +89,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     faint: dict[str, float] = {}
     inexact: str = ""
     witnessed: dict[str, str] = {}
+    scores: tuple[str, ...] = ()
     precision: str = "fp32"
     stores_8_bits: bool = False
     domain: dict[str, tuple[float, float]] = {}

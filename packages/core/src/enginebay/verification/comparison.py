@@ -12,7 +12,8 @@ from enginebay.tensors import is_float
 from enginebay.verdict import OutputComparison
 from enginebay.verification.comparison_accumulator import ComparisonAccumulator
 from enginebay.verification.output_arrays import as_numpy, compute_scale, widen_dtype
-from enginebay.verification.tolerance import Tolerance, tolerance_for
+from enginebay.verification.scores import allow_for_scores
+from enginebay.verification.tolerance import EIGHT_BITS, Tolerance, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ def compare_outputs(
     factor: float = 1,
     apart: Mapping[str, SmallSlices] | None = None,
     rounding: Mapping[str, Rounding] | None = None,
+    scores: Mapping[str, float] | None = None,
 ) -> tuple[OutputComparison, ...]:
     """Compare an artifact's outputs with the reference's.
 
@@ -50,6 +52,8 @@ def compare_outputs(
             tolerance is relative to the magnitude of the slice, not of the output; see
             :func:`find_small_slices`. By default, the small slices of ``expected``.
         rounding: Output name → how far elements may lie beyond the default tolerance.
+        scores: Name of an output of a sigmoid or a softmax, whose default tolerance is that of its
+            logits → its largest score in all samples.
 
     Returns:
         One comparison per output: first the outputs in ``expected``, then outputs that are only in
@@ -75,7 +79,9 @@ def compare_outputs(
             slices = None if apart is None else apart.get(name)
             allowed = rounding.get(name) if rounding else None
             options = precision, rtol, atol, factor
-            results.append(_compare_output(name, *arrays, options, slices, allowed))
+            results.append(
+                _compare_output(name, *arrays, options, slices, allowed, (scores or {}).get(name))
+            )
     return tuple(results)
 
 
@@ -110,6 +116,7 @@ def _compare_output(
     options: tuple[str, float | None, float | None, float],
     small_slices: SmallSlices | None,
     rounding: Rounding | None,
+    peak: float | None,
 ) -> OutputComparison:
     left, dtype = as_numpy(expected)
     right, found_dtype = as_numpy(found)
@@ -122,8 +129,11 @@ def _compare_output(
         return msgspec.structs.replace(result, reason=reason)
     tolerance = resolve_tolerance(left, dtype, *options)
     scale = tolerance_scale(left, tolerance, small_slices)
-    if rounding is not None and options[1] is None and options[2] is None:
+    if options[1] is None and options[2] is None:
         tolerance = msgspec.structs.replace(tolerance, rounding=rounding)
+        # In 8 bits, a score near 0 is all noise.
+        if peak is not None and is_float(left) and options[0] not in EIGHT_BITS:
+            tolerance = allow_for_scores(tolerance, left, peak)
     return compare_arrays(result, left, right, tolerance, scale)
 
 

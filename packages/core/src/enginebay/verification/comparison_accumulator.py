@@ -44,6 +44,8 @@ class ComparisonAccumulator:
 
         with np.errstate(all="ignore"):
             same, error, size = _compute_differences(left, right)
+            if self.tolerance.logits is not None:
+                scale = np.fmax(scale, size * (1 - size) * self.tolerance.logits)
             # An infinite reach would let every error pass.
             reach = np.minimum(size + scale, sys.float_info.max)
             allowed = self.tolerance.atol + self.tolerance.rtol * reach
@@ -95,6 +97,7 @@ class ComparisonAccumulator:
             atol=min(tolerance.atol + tolerance.rtol * self.worst_scale, sys.float_info.max),
             rtol_that_passes=self._passing_rtol(),
             atol_that_passes=None if expected.dtype.kind in "bOSU" else self._passing_atol(),
+            is_score=tolerance.logits is not None,
             passed=self.mismatched == 0,
             reason=self._describe_mismatches(expected.size),
             rounded_count=self.rounded,

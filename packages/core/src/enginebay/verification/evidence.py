@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from enginebay.inference import coarseness
-from enginebay.tensors import is_float
+from enginebay.tensors import find_extremes, is_float
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification.output_arrays import find_small_slices
 from enginebay.verification.sample_comparison import align_sample, compare_sample
@@ -123,7 +123,18 @@ class Evidence:
         # In a file of 8 bits, the order of a sum decides which of two steps a value takes.
         precision = max(precision, self.basis.precision, key=coarseness)
         # The errors of two engines add up.
-        return ToleranceOptions(precision, self.rtol, self.atol, 2 if self.basis.inexact else 1)
+        factor = 2 if self.basis.inexact else 1
+        return ToleranceOptions(precision, self.rtol, self.atol, factor, self._peaks)
+
+    @cached_property
+    def _peaks(self) -> dict[str, float]:
+        """Output of scores → its largest value in all samples."""
+        peaks = {}
+        for name in self.basis.scores:
+            arrays = [each.outputs[name] for each in self.samples if name in each.outputs]
+            largest = (find_extremes(each)[1] or 0.0 for each in arrays if each.size)
+            peaks[name] = max(largest, default=0.0)
+        return peaks
 
     @cached_property
     def small_slices(self) -> dict[str, SmallSlices]:

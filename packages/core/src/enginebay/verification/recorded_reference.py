@@ -35,7 +35,10 @@ class RecordedReference:
     engine_inputs: tuple[str, ...] | None = None
 
     def for_engine(
-        self, notes: Sequence[str] | None, inputs: Iterable[TensorSpec] | None = None
+        self,
+        notes: Sequence[str] | None,
+        inputs: Iterable[TensorSpec] | None = None,
+        scores: tuple[str, ...] = (),
     ) -> Self:
         """Return a copy for an engine that an IR was converted to.
 
@@ -43,9 +46,11 @@ class RecordedReference:
             notes: The exporter's notes, which name each line whose value became a constant; None
                 for a file of another exporter, of which nobody knows the lines.
             inputs: The inputs of the IR, from which the exporter has dropped unused ones.
+            scores: Names of outputs that consist of results of a sigmoid or a softmax.
         """
         names = None if inputs is None else tuple(spec.name for spec in inputs)
         basis = self.basis if notes is None else self.basis.keep_constants(notes)
+        basis = msgspec.structs.replace(basis, scores=scores)
         if names is not None and basis.range is not None:
             basis = msgspec.structs.replace(basis, range=basis.range.keep(names))
         return replace(self, basis=basis, engine_inputs=names)

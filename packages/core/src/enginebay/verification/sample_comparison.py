@@ -66,6 +66,7 @@ def compare_sample(
         factor=options.factor,
         apart=small_slices,
         rounding=rounding,
+        scores=options.scores,
     )
     by_name = {output.name: output for output in elementwise}
     results: list[ComparisonResult | None] = []

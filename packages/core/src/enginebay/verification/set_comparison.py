@@ -32,12 +32,14 @@ class ToleranceOptions(NamedTuple):
 
     Attributes:
         factor: How often the default relative tolerance is allowed.
+        scores: Name of an output of a sigmoid or a softmax → its largest score in all samples.
     """
 
     precision: str = "fp32"
     rtol: float | None = None
     atol: float | None = None
     factor: float = 1
+    scores: Mapping[str, float] | None = None
 
 
 def compare_sets(
@@ -154,7 +156,7 @@ class _SetTolerances(NamedTuple):
 
         A column of small values has a smaller scale than the other columns.
         """
-        tolerance = resolve_tolerance(values, self.dtypes[output], *self.options)
+        tolerance = resolve_tolerance(values, self.dtypes[output], *self.options[:4])
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:
             return tolerance, tolerance_scale(scaled.reshape(-1), tolerance, {})

@@ -70,12 +70,15 @@ class Tolerance(msgspec.Struct, frozen=True):
         atol: The absolute tolerance, in the output's unit.
         noise: The rounding noise relative to the scale; None if the scale is always 0.
         rounding: How far some elements may lie beyond this tolerance; None if none may.
+        logits: The magnitude of the logits, if the output consists of scores; otherwise None. The
+            scale of a score p is at least p * (1 - p) times this magnitude.
     """
 
     rtol: float
     atol: float
     noise: float | None = None
     rounding: Rounding | None = None
+    logits: float | None = None
 
 
 def tolerance_for(dtype: str, precision: str) -> Tolerance:
@@ -97,7 +100,7 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
         >>> tolerance_for("float32", "fp32").rtol == 2**-13
         True
         >>> tolerance_for("int64", "fp16")
-        Tolerance(rtol=0.0, atol=0.0, noise=None, rounding=None)
+        Tolerance(rtol=0.0, atol=0.0, noise=None, rounding=None, logits=None)
     """
     if precision not in _TOLERANCES:
         known = ", ".join(_TOLERANCES)
