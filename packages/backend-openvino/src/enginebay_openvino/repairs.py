@@ -22,6 +22,8 @@ def repair_network(model: ov.Model) -> None:
         kind = node.get_type_name()
         if kind == "NonMaxSuppression":
             _keep_boxes_at_threshold(node)
+        elif kind == "AvgPool" and _counts_too_much(node.get_attributes()):
+            _leave_out_cells_beyond(node)
         elif kind == "Convert" and node.get_attributes()["destination_type"] == "f8e4m3":
             _saturate(node)
 
@@ -39,6 +41,37 @@ def _keep_boxes_at_threshold(node: ov.Node) -> None:
     # No denormal, which processors may count as 0.
     above = np.maximum(np.nextafter(threshold, np.float32(np.inf)), np.finfo(np.float32).tiny)
     node.input(3).replace_source_output(ov.opset1.constant(above, np.float32).output(0))
+
+
+def _counts_too_much(attributes: dict[str, object]) -> bool:
+    pads = attributes["pads_end"]
+    assert isinstance(pads, list)
+    is_ceiled = str(attributes["rounding_type"]).startswith("ceil")
+    return is_ceiled and not attributes["exclude-pad"] and any(pads)
+
+
+def _leave_out_cells_beyond(node: ov.Node) -> None:
+    # The last window may reach beyond the padding. OpenVINO divides by the cells there too, which
+    # are no cells of the padded image.
+    import numpy as np
+    from openvino import opset15 as ops
+
+    attributes, readers = node.get_attributes(), node.output(0).get_target_inputs()
+    sizes, counts = (ops.shape_of(value) for value in (node.input_value(0), node.output(0)))
+    averages = node.output(0)
+    names = ("kernel", "strides", "pads_begin", "pads_end")
+    axes = zip(*(attributes[name] for name in names), strict=True)
+    for axis, (kernel, stride, before, after) in enumerate(axes, 2):
+        size, count = (ops.gather(value, [axis], np.int64(0)) for value in (sizes, counts))
+        numbers = ops.range(np.int64(0), ops.squeeze(count, [0]), np.int64(1), "i64")
+        starts = ops.subtract(ops.multiply(numbers, [stride]), [before])
+        ends = ops.minimum(ops.add(starts, [kernel]), ops.add(size, [after]))
+        cells = ops.convert_like(ops.subtract(ends, starts), averages)
+        share = ops.divide(cells, ops.convert_like([kernel], averages))
+        ones = [1] * (len(attributes["kernel"]) + 1 - axis)
+        averages = ops.divide(averages, ops.reshape(share, [-1, *ones], False)).output(0)
+    for reader in readers:
+        reader.replace_source_output(averages)
 
 
 def _saturate(node: ov.Node) -> None:
@@ -70,18 +103,6 @@ def _describe_difference(node: ov.Node) -> str:
             "ignores antialias, so that an image that shrinks is not smoothed; a PyTorch model "
             "whose images have a fixed size is rewritten"
         )
-    if kind == "AvgPool" and _counts_too_much(attributes):
-        return (
-            "divides by the cells beyond the padding too; a PyTorch model is rewritten, and in "
-            "ONNX pad explicitly"
-        )
     if kind == "TopK" and node.get_input_element_type(0).is_real():
         return "does not sort values that contain NaN; replace NaN before"
     return ""
-
-
-def _counts_too_much(attributes: dict[str, object]) -> bool:
-    pads = attributes["pads_end"]
-    assert isinstance(pads, list)
-    is_ceiled = str(attributes["rounding_type"]).startswith("ceil")
-    return is_ceiled and not attributes["exclude-pad"] and any(pads)

@@ -18,8 +18,7 @@ rewriters = eb.RewriterSet(backend="openvino")
 
 
 # With ceil_mode torch and ONNX accept a pooling window larger than the input, which OpenVINO 2026.4
-# rejects. Some models write global pooling that way. And the last window may reach beyond the
-# padding; OpenVINO divides by the cells there too, which are not cells of the padded image.
+# rejects. Some models write global pooling that way.
 @rewriters.function("torch.nn.functional.avg_pool1d")
 @rewriters.function("torch.nn.functional.avg_pool2d")
 @rewriters.function("torch.nn.functional.avg_pool3d")
@@ -33,13 +32,13 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> object:
-    """Compute average pooling of windows that are inside the padded input, and of no other."""
+    """Compute average pooling with windows no larger than the padded input, and any divisor."""
     stride = stride or kernel_size
     dims = int(ctx.origin_func.__name__[-2])
-    has_padding = any(_expand_numbers(padding, dims))
-    if divisor_override or (ceil_mode and count_include_pad and has_padding):
+    if divisor_override:
         kernel, steps, pads = (_expand_numbers(n, dims) for n in (kernel_size, stride, padding))
-        return _average_inside(ctx, input, kernel, steps, pads, ceil_mode, divisor_override)
+        sums = _average_padded(ctx, input, kernel, steps, pads, ceil_mode)
+        return sums * (math.prod(kernel) / divisor_override)
     if ceil_mode:
         kernel_size = _limit_window(input, kernel_size, padding, dims)
     return ctx.origin_func(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
@@ -151,35 +150,22 @@ def _are_integers(x: object, *others: object) -> TypeGuard[Tensor]:
     return isinstance(x, torch.Tensor) and x.dim() > 0 and all(map(is_integer, (x, *others)))
 
 
-def _average_inside(
-    ctx: Context,
-    x: Tensor,
-    kernel: list[int],
-    steps: list[int],
-    pads: list[int],
-    ceil_mode: bool,
-    divisor: int | None,
+def _average_padded(
+    ctx: Context, x: Tensor, kernel: list[int], steps: list[int], pads: list[int], ceil_mode: bool
 ) -> Tensor:
-    """Pool after explicit padding; divide by the cells of the padded input, or by ``divisor``."""
+    """Pool after padding with zeros up to the end of the last window."""
     from torch.nn import functional
 
-    dims, edges = len(kernel), [n for pad in reversed(pads) for n in (pad, pad)]
-    # Up to the end of the last window, which must start before the padding on the right.
+    edges = [n for pad in reversed(pads) for n in (pad, pad)]
+    # The last window must start before the padding on the right.
     ends = [
         min(p + s - 1, k - 1) - p if ceil_mode else 0
         for k, s, p in zip(kernel, steps, pads, strict=True)
     ]
     beyond = [n for end in reversed(ends) for n in (0, end)]
-
-    def average(padded: Tensor) -> Tensor:
-        pooled: Tensor = ctx.origin_func(functional.pad(padded, beyond), kernel, steps)
-        return pooled
-
-    averages = average(functional.pad(x, edges))
-    if divisor:
-        return averages * (math.prod(kernel) / divisor)
-    cells = x.new_ones([1] * (x.dim() - dims) + list(x.shape[-dims:]))
-    return averages / average(functional.pad(cells, edges, value=1.0))
+    padded = functional.pad(functional.pad(x, edges), beyond)
+    pooled: Tensor = ctx.origin_func(padded, kernel, steps)
+    return pooled
 
 
 def _limit_window(
