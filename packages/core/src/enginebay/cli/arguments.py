@@ -67,8 +67,8 @@ def add_dynamic(parser: ArgumentParser) -> None:
         metavar="DIM",
         help="a dynamic dimension: batch is the first axis of all inputs, x:0 is an axis of input "
         "x, x:2=32:512 limits the size to 32–512, x:0=batch:1:8 also names the dimension; "
-        "dimensions of the same name have the same size (repeatable; by default all sizes are "
-        "fixed)",
+        "dimensions of the same name have the same size, and mask:1=past+tokens is a sum of others "
+        "(repeatable; by default all sizes are fixed)",
     )
 
 

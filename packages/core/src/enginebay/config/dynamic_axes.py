@@ -44,11 +44,15 @@ def _axis_names(name: str, axes: Mapping[int, str] | tuple[int, ...]) -> list[tu
 
 def _to_identifier(text: str) -> str:
     # Some configs have names like "num_crops * num_segs"; exporters require identifiers.
+    if re.fullmatch(r"[A-Za-z_]\w*(\s*\+\s*\w+)+", text):  # a sum of other dimensions
+        return re.sub(r"\s", "", text)
     name = re.sub(r"\W+", "_", text).strip("_")
     return name if name.isidentifier() else f"dim_{name}"
 
 
 def _dynamic_dim(name: str, axis: int, profile: ShapeProfile | None) -> DynamicDim:
+    if "+" in name:
+        return DynamicDim(name)
     if profile is not None and axis < len(profile.opt):
         sizes: tuple[Any, ...] = (profile.min[axis], profile.opt[axis], profile.max[axis])
         if None not in sizes and sizes[0] != sizes[2]:

@@ -59,6 +59,7 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
         # The exporter does not look whether a node's value has the name of an input or output.
         NameFixPass()(program.model)
         check_open_dims(_build_specs(program.model.graph.inputs), job)
+        _name_sums(program.model.graph.inputs, job)
         _check_outputs(program, job)
         program.model.metadata_props.update(describe((), (), job.example_shapes))
         return _save_program(program, job.target, job.opset)
@@ -111,6 +112,14 @@ def _add_metadata(path: Path, metadata: dict[str, str]) -> None:
     entries = [onnx.StringStringEntryProto(key=key, value=text) for key, text in metadata.items()]
     with report_write_errors(path), path.open("ab") as file:
         file.write(onnx.ModelProto(metadata_props=entries).SerializeToString())
+
+
+def _name_sums(inputs: Sequence[onnx_ir.Value], job: ExportJob) -> None:
+    """Give the sizes that are sums their names: torch.export has a symbol of its own for each."""
+    for value in inputs:
+        for axis, dim in job.dynamic.get(value.name or "", {}).items():
+            if dim.is_sum and value.shape is not None:
+                value.shape[axis] = dim.name
 
 
 def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ExportError, reason
+from enginebay.params import add_sizes
 from enginebay.tensors import resize
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _compare_shapes(
 
 def _choose_other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return dimension name → new size; if possible, multiply each size by a different factor."""
-    dims = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
+    dims = {d.name: d for axes in dynamic.values() for d in axes.values() if not d.is_sum}
     return {
         name: _choose_other_size(dim, sizes[name], factor)
         for factor, (name, dim) in enumerate(dims.items(), start=2)
@@ -117,7 +118,8 @@ def _choose_sample_sizes(examples: Mapping[str, Tensor], dynamic: DynamicShapes)
     sizes: dict[str, int] = {}
     for name, axes in dynamic.items():
         for axis, dim in axes.items():
-            sizes.setdefault(dim.name, _clamp_size(dim, examples[name].shape[axis]))
+            if not dim.is_sum:
+                sizes.setdefault(dim.name, _clamp_size(dim, examples[name].shape[axis]))
     return sizes
 
 
@@ -134,6 +136,6 @@ def _resize_inputs(
     for name, axes in dynamic.items():
         shape = list(examples[name].shape)
         for axis, dim in axes.items():
-            shape[axis] = sizes[dim.name]
+            shape[axis] = add_sizes(dim.name, sizes) or 0
         resized[name] = resize(examples[name], shape)
     return resized

@@ -59,8 +59,9 @@ def build_torch_dims(job: ExportJob) -> tuple[dict[int, Dim] | None, ...]:
     """Return the dynamic dimensions for ``torch.export``: one entry for each input."""
     from torch.export import Dim
 
+    # torch.export finds a sum by itself.
     dims = {
-        dim.name: Dim(dim.name, min=dim.min, max=dim.max)
+        dim.name: Dim.AUTO if dim.is_sum else Dim(dim.name, min=dim.min, max=dim.max)
         for axes in job.dynamic.values()
         for dim in axes.values()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, did_you_mean
+from enginebay.params import add_sizes
 from enginebay.tensors import is_text, is_torch, numpy_dtype
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class InputCheck:
                 )
             if spec.dims is not None:
                 self._check_shape(spec, tuple(value.shape), sizes)
+        _check_sums(sizes)
 
     def _check_shape(
         self, spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]
@@ -162,6 +164,17 @@ class InputCheck:
             else f"give them {size} channels"
         )
         return f"if '{spec.name}' holds images, {form}; if not, {opened}"
+
+
+def _check_sums(sizes: Mapping[str, tuple[int, str]]) -> None:
+    known = {dim: size for dim, (size, _) in sizes.items()}
+    for dim, (size, name) in sizes.items():
+        expected = add_sizes(dim.replace(" ", ""), known) if "+" in dim else None
+        if expected not in (None, size):
+            raise InputError(
+                f"dimension '{dim}' has size {size} in input '{name}', but the sum of the others "
+                f"is {expected}"
+            )
 
 
 def _limit_error(

@@ -17,7 +17,7 @@ import msgspec
 
 from enginebay.errors import InputError, ModelError
 from enginebay.inference import InputCheck
-from enginebay.models.dynamic import from_profiles, to_profiles
+from enginebay.models.dynamic import check_sums, from_profiles, to_profiles
 from enginebay.models.example_inputs import (
     example_inputs,
     is_generated,
@@ -285,6 +285,7 @@ def bind(
         check_captured(opened, captured)
         opened = opened or captured
     examples = _to_arrays(signature.example_inputs)
+    check_sums(opened, {name: array.shape for name, array in examples.items()})
     return BoundModel(
         source=source,
         inputs=signature.inputs,

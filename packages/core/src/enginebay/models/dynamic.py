@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from enginebay.errors import InputError, did_you_mean
-from enginebay.params import DynamicDim, DynamicShapes, ShapeProfile, inputs_in
+from enginebay.params import DynamicDim, DynamicShapes, ShapeProfile, add_sizes, inputs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from enginebay.tensors import TensorSpec
 
 Shape: TypeAlias = Sequence[int]
+
+#: Of fewer different sizes, a sum may be a coincidence.
+_FEW_SIZES = 3
 
 
 def from_profiles(
@@ -75,8 +80,7 @@ def file_dimensions(
     """Return the dimensions that an ONNX file leaves open, with the limits of the profiles.
 
     Exporters name the sizes of each input apart, so axes of different inputs with the same usual
-    size are one dimension. A size that the file computes from others, such as ``past + 1``, is not
-    open by itself.
+    size are one dimension. A size may be a sum of others, ``past + 1``.
 
     Args:
         inputs: The file's inputs; an open size has a name.
@@ -93,15 +97,22 @@ def file_dimensions(
     opened: DynamicShapes = {}
     names: dict[str, str] = {}
     shared: dict[tuple[int, int | None], str] = {}
+    sums: dict[tuple[str, int], str] = {}
     for spec in inputs:
         for axis, size in enumerate(spec.dims or ()):
-            own = re.sub(r"[\s.:-]", "_", str(size))
-            if own.isidentifier():
+            own = re.sub(r"[.:-]|(?<=\w)\s+(?=\w)", "_", str(size)).replace(" ", "")
+            if "+" in own:
+                sums[spec.name, axis] = own
+            elif own.isidentifier():
                 usual = profiles[spec.name].opt[axis]
                 name = names.setdefault(own, shared.setdefault((axis, usual), own))
                 limit = limits.get(spec.name, {}).get(axis, DynamicDim(name))
                 dim = msgspec.structs.replace(limit, name=name)
                 opened.setdefault(spec.name, {})[axis] = dim
+    for (spec_name, axis), text in sums.items():
+        terms = [names.get(term, term) for term in text.split("+")]
+        if all(term.isdecimal() or term in names.values() for term in terms):
+            opened.setdefault(spec_name, {})[axis] = DynamicDim("+".join(terms))
     return _unify_ranges(opened)
 
 
@@ -231,7 +242,8 @@ def _invalid_dim_error(spec: TensorSpec, axis: int, value: object) -> InputError
 
 
 def _check_dim(dim: DynamicDim) -> DynamicDim:
-    if not dim.name.isidentifier():
+    first, *others = dim.name.split("+")
+    if not first.isidentifier() or not all(x.isidentifier() or x.isdecimal() for x in others):
         message = f"'{dim.name}' is not a valid name of a dimension"
         raise InputError(message, hint="use letters, digits and underscores")
     sizes = [size for size in (dim.min, dim.opt, dim.max) if size is not None]
@@ -260,9 +272,83 @@ def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
                 message,
                 hint="write the same range twice, or use a different name for each dimension",
             )
+    known |= {name: _sum_ranges(dim, known) for name, dim in known.items() if dim.is_sum}
     return {
         name: {axis: known[dim.name] for axis, dim in axes.items()} for name, axes in shapes.items()
     }
+
+
+def _sum_ranges(dim: DynamicDim, known: Mapping[str, DynamicDim]) -> DynamicDim:
+    """Return a sum of dimensions with the range that follows from its terms."""
+    terms = [
+        DynamicDim(term, int(term), int(term)) if term.isdecimal() else known.get(term)
+        for term in dim.name.split("+")
+    ]
+    found = [term for term in terms if term is not None]
+    if len(found) < len(terms):
+        name = next(t for t, d in zip(dim.name.split("+"), terms, strict=True) if d is None)
+        raise InputError(
+            f"dimension '{dim.name}': there is no dimension '{name}'",
+            hint=f"name it: --dynamic INPUT:AXIS={name}",
+        )
+    largest = [term.max for term in found]
+    limit = None if None in largest else sum(size for size in largest if size is not None)
+    result = DynamicDim(dim.name, sum(term.min for term in found), limit)
+    if dim not in (DynamicDim(dim.name), result):
+        raise InputError(
+            f"dimension '{dim.name}' has a range, but its size is a sum",
+            hint="give the ranges to the dimensions of the sum",
+        )
+    return result
+
+
+def name_sums(
+    dynamic: DynamicShapes, sizes: Mapping[str, Sequence[int]], fixed: Collection[str] = ()
+) -> DynamicShapes:
+    """Return the dimensions, in which those that are always a sum of others are that sum.
+
+    Args:
+        dynamic: The dynamic dimensions.
+        sizes: Dimension name → its size in each recorded call.
+        fixed: Names of dimensions that stay as they are.
+
+    Example:
+        >>> dims = {"x": {0: DynamicDim("a"), 1: DynamicDim("b"), 2: DynamicDim("c")}}
+        >>> name_sums(dims, {"a": (1, 2, 1), "b": (4, 4, 5), "c": (5, 6, 6)})["x"][2].name
+        'a+b'
+    """
+    free = dict(sizes)
+    sums: dict[str, str] = {}
+    for name, values in sorted(sizes.items(), key=lambda item: -sum(item[1])):
+        others = [other for other in free if other != name]
+        terms = [({*map(operator.sub, values, free[x])}, x) for x in others]
+        pairs = ((*map(operator.add, free[x], free[y]),) for x, y in combinations(others, 2))
+        found = [f"{x}+{gap}" for gaps, x in terms if len(gaps) == 1 for gap in gaps if gap > 0]
+        found = found if len({*values}) > _FEW_SIZES else []
+        names = (f"{x}+{y}" for x, y in combinations(others, 2))
+        found += [text for text, total in zip(names, pairs, strict=True) if total == (*values,)]
+        if found and name not in fixed and len({*values}) >= _FEW_SIZES:
+            sums[name] = found[0]
+            del free[name]
+    known = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
+    renamed = {name: _sum_ranges(DynamicDim(text), known) for name, text in sums.items()}
+    return {
+        name: {axis: renamed.get(dim.name, dim) for axis, dim in axes.items()}
+        for name, axes in dynamic.items()
+    }
+
+
+def check_sums(dynamic: DynamicShapes, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raise InputError if a size in the example is not the sum that its dimension says."""
+    dims = {dim.name: shapes[n][axis] for n, axes in dynamic.items() for axis, dim in axes.items()}
+    for name, size in dims.items():
+        expected = add_sizes(name, dims)
+        if expected not in (None, size):
+            raise InputError(
+                f"dimension '{name}' has size {size} in the example, but the sum of its terms is "
+                f"{expected}",
+                hint="pass an example in which the sizes add up",
+            )
 
 
 def name_axis(name: str, axis: int) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from enginebay.tensors import TensorSpec
 
 #: The text after ``=``: a name, a smallest and a largest size, or both.
-_DIM = re.compile(r"(?P<dim>[A-Za-z_]\w*)?(?:(?:^|:)(?P<low>[0-9]+):(?P<high>[0-9]+))?")
+_DIM = re.compile(r"(?P<dim>[A-Za-z_]\w*(?:\+\w+)*)?(?:(?:^|:)(?P<low>[0-9]+):(?P<high>[0-9]+))?")
 
 
 def parse_dynamic(
@@ -24,8 +24,9 @@ def parse_dynamic(
     Args:
         texts: ``x:0`` allows any size of axis 0 of input ``x``, ``x:0=1:8`` the sizes 1 to 8.
             ``x:0=batch`` and ``x:0=batch:1:8`` also name the dimension; dimensions with the same
-            name have the same size. A name alone, ``batch``, makes axis 0 dynamic in every input
-            whose axis 0 has the same size as axis 0 of the first input.
+            name have the same size, and ``mask:1=past+tokens`` is the sum of two others. A name
+            alone, ``batch``, makes axis 0 dynamic in every input whose axis 0 has the same size as
+            axis 0 of the first input.
         inputs: The model's inputs.
 
     Raises:

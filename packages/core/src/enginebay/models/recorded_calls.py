@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from enginebay import torch_private
 from enginebay.errors import InputError
-from enginebay.models.dynamic import from_profiles
+from enginebay.models.dynamic import from_profiles, name_sums
 from enginebay.models.forward_arguments import bind_arguments
 from enginebay.params import inputs_in
 from enginebay.sources import forward_parameters
@@ -173,7 +173,8 @@ class RecordedCalls:
     ) -> DynamicShapes:
         """Return the dynamic axes: the requested axes, and axes whose sizes differ between calls.
 
-        Two axes that have equal sizes in every call share one dimension.
+        Two axes that have equal sizes in every call share one dimension, and an axis whose size is
+        the sum of two others in every call is their sum: the mask of a decoder's step.
 
         Args:
             names: The names of the inputs, in order.
@@ -205,7 +206,9 @@ class RecordedCalls:
                 shared.setdefault(sizes, requested.get(name, {}).get(axis))
             elif (dim := shared.setdefault(sizes, varying[name][axis])) is not None:
                 opened.setdefault(name, {})[axis] = dim
-        return opened
+        named = {dim.name: sizes for sizes, dim in shared.items() if dim is not None}
+        own = {dim.name for axes in requested.values() for dim in axes.values()}
+        return name_sums(opened, named, own)
 
     def fitting(self, example: Mapping[str, Sequence[int]], dynamic: DynamicShapes) -> Self:
         """Return the calls in which each fixed axis has the same size as in the example."""

@@ -6,6 +6,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from enginebay.params import add_sizes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -41,9 +43,10 @@ def _resize_shapes(
     usual: Mapping[str, tuple[int, ...]],
     choose: Callable[[DynamicDim, int], int],
 ) -> dict[str, tuple[int, ...]]:
+    sizes = {name: choose(dim, size) for name, (dim, size) in named_sizes(dynamic, usual).items()}
     return {
         name: tuple(
-            choose(dim, size) if (dim := dynamic.get(name, {}).get(axis)) else size
+            add_sizes(dim.name, sizes) or 0 if (dim := dynamic.get(name, {}).get(axis)) else size
             for axis, size in enumerate(shape)
         )
         for name, shape in usual.items()
@@ -159,11 +162,12 @@ def odd_multiple(dim: DynamicDim, size: int, grain: int) -> int | None:
 def named_sizes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[DynamicDim, int]]:
-    """Return dimension name → the dynamic dimension and its usual size."""
+    """Return dimension name → the dynamic dimension and its usual size; sums are left out."""
     return {
         dim.name: (dim, usual[name][axis])
         for name, axes in dynamic.items()
         for axis, dim in axes.items()
+        if not dim.is_sum
     }
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from enginebay.params.dynamic_dims import (
         DynamicDim as DynamicDim,
         DynamicShapes as DynamicShapes,
+        add_sizes as add_sizes,
     )
     from enginebay.params.fields import (
         Field as Field,
@@ -52,7 +53,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "params.base": "BackendParams ConfigKey",
         "params.declared": "Declared",
-        "params.dynamic_dims": "DynamicDim DynamicShapes",
+        "params.dynamic_dims": "DynamicDim DynamicShapes add_sizes",
         "params.fields": "Field declared_fields read_fields",
         "params.file_names": "FileName",
         "params.ir_kinds": "IRKind",
