@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from enginebay.data import DataSet
 from enginebay.errors import (
     InputError,
@@ -15,9 +13,8 @@ from enginebay.errors import (
     ModelSourceError,
     UsageError,
 )
-from enginebay.ir import summarise_onnx
 from enginebay.models import RecordedCalls, bind, file_dimensions, shapes_of, to_profiles
-from enginebay.reference import record_reference, reference_model
+from enginebay.reference import note_precision, record_reference, reference_model
 from enginebay.sources import digest_weights, find_model
 from enginebay.state import ModelState, unchanged
 from enginebay.task_records import record_task
@@ -204,10 +201,7 @@ def _name_reference(
     """Return the reference with the name of its model, judged in the precision of the file."""
     basis = reference.basis
     if source.model is None and source.ir is not None:
-        summary = summarise_onnx(source.ir.path)
-        basis = msgspec.structs.replace(
-            basis, precision=summary.precision, stores_8_bits=summary.stores_8_bits
-        )
+        basis = note_precision(basis, source.ir.path)
     name = f"{reference.description} ('{_label(judge)}')"
     return replace(reference, description=name, basis=basis)
 

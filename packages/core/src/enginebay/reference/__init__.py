@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from enginebay.reference.determinism import HIDDEN_STATE as HIDDEN_STATE
     from enginebay.reference.probes import ProbeSettings as ProbeSettings
     from enginebay.reference.recording import (
+        note_precision as note_precision,
         record_reference as record_reference,
         sample_model as sample_model,
     )
@@ -28,7 +29,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "reference.determinism": "HIDDEN_STATE",
         "reference.probes": "ProbeSettings",
-        "reference.recording": "record_reference sample_model",
+        "reference.recording": "note_precision record_reference sample_model",
         "reference.reference_outputs": "reference_for reference_model",
         "reference.settled_verdict": "SettledVerdict judge_settled",
     },

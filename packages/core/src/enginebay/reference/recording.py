@@ -35,6 +35,7 @@ from enginebay.verification import RecordedReference, check_comparators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
@@ -237,13 +238,8 @@ def _build_reference(
     model: BoundModel, reference: OnnxReference, samples: tuple[Sample, ...], basis: Basis
 ) -> RecordedReference:
     assert model.source.ir is not None
-    summary = summarise_onnx(model.source.ir.path)
-    basis = msgspec.structs.replace(
-        basis,
-        inexact=reference.inexact,
-        precision=summary.precision,
-        stores_8_bits=summary.stores_8_bits,
-    )
+    basis = note_precision(basis, model.source.ir.path)
+    basis = msgspec.structs.replace(basis, inexact=reference.inexact)
     described = reference.description
     if reference.inexact:
         return RecordedReference(description=described, samples=samples, basis=basis)
@@ -253,6 +249,14 @@ def _build_reference(
         basis=basis,
         model=model,
         runs=({},) * len(samples),
+    )
+
+
+def note_precision(basis: Basis, path: Path) -> Basis:
+    """Return a basis with the precision that an ONNX file itself computes in."""
+    summary = summarise_onnx(path)
+    return msgspec.structs.replace(
+        basis, precision=summary.precision, stores_8_bits=summary.stores_8_bits
     )
 
 
