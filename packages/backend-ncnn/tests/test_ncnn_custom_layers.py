@@ -77,10 +77,19 @@ def test_an_unknown_module_op_is_refused(deploy, net, name, ir, message, hint):
 
 
 def test_a_module_op_without_a_custom_layer_is_named(deploy, net):
-    with pytest.raises(ConversionError, match="it contains an unknown layer"):
+    with pytest.raises(ConversionError) as caught:
         deploy(
             net, torch.randn(1, 4), export={"ir": "torchscript"}, params={"module_ops": (MODULE,)}
         )
+    assert f"it has no layer {MODULE}" in str(caught.value)
+
+
+def test_the_hint_for_the_first_ir_is_not_hidden_by_a_parameter_for_the_other(deploy, net):
+    with pytest.raises(ConversionError) as caught:
+        deploy(net, torch.randn(1, 4), params={"module_ops": (MODULE,)})
+    assert f"it has no layer {MODULE}" in str(caught.value)
+    assert "onnx: module_ops: an ONNX file has no modules" in str(caught.value)
+    assert caught.value.hint == f"--custom-layers {MODULE}=package.module:Class"
 
 
 def test_a_crash_of_ncnn_is_an_error(deploy, net):

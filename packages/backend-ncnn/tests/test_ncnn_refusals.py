@@ -6,6 +6,7 @@ import re
 import sys
 import time
 
+import onnx
 import psutil
 import pytest
 import torch
@@ -68,10 +69,58 @@ def test_a_failed_onnx_conversion_hints_at_torchscript(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(Bits(), torch.arange(8), export={"ir": "onnx"})
     assert str(caught.value).startswith("ncnn has no layer for ")
-    assert caught.value.hint == (
-        "only TorchScript is lowered to ncnn's operators: pass the model itself or a TorchScript "
-        "file, and do not cut it into parts"
+    assert caught.value.hint.endswith(
+        "or replace the operator in the model; or --ir torchscript without cuts, which is lowered "
+        "to ncnn's operators"
     )
+
+
+@pytest.fixture
+def write(tmp_path_factory):
+    """Write a model in ONNX's text format."""
+
+    def write(text, *, opset=17, ir=9):
+        path = tmp_path_factory.mktemp("file") / "net.onnx"
+        header = f'<ir_version: {ir}, opset_import: ["": {opset}, "ai.onnx.ml": 3, "own": 1]>'
+        onnx.save(onnx.parser.parse_model(f"{header} net {text}"), path)
+        return path
+
+    return write
+
+
+SIGMOID = "(float[2,4] x) => (float[2,4] y) { y = Sigmoid(x) }"
+X = {"x": torch.randn(2, 4)}
+
+
+def test_an_operator_of_a_file_that_pnnx_does_not_know_is_named_with_its_node(deploy, write):
+    text = "(float[2,4] x) => (float[2,4] y) { r = Relu(x) y = ai.onnx.ml.Scaler(r) }"
+    with pytest.raises(ConversionError) as caught:
+        deploy(write(text), X)
+    assert str(caught.value) == "pnnx does not know Scaler ('y')"
+    assert caught.value.hint.startswith(
+        "deploy the PyTorch model or a TorchScript file of it, which are lowered to ncnn's "
+    )
+
+
+def test_a_file_with_local_functions_is_verified(deploy, write):
+    call = "(float[2,4] x) => (float[2,4] y) { y = own.leaky(x) }"
+    head = '<domain: "own", opset_import: ["": 17]> leaky<slope: float = 0.3>'
+    body = "(a) => (b) { b = LeakyRelu<alpha: float = @slope>(a) }"
+    assert deploy(write(call + head + body), X).verdict == "verified"
+
+
+def test_a_file_of_newer_versions_with_old_operators_is_verified(deploy, write):
+    assert deploy(write(SIGMOID, opset=28, ir=14), X).verdict == "verified"
+
+
+def test_an_operator_that_is_newer_than_pnnx_is_named(deploy, write, monkeypatch):
+    monkeypatch.setattr("enginebay_ncnn.onnx_files._NEWEST_OPSET", 12)
+    with pytest.raises(ConversionError) as caught:
+        deploy(write(SIGMOID, opset=13), X)
+    assert str(caught.value) == (
+        "pnnx reads ONNX up to opset 12, and 'net.onnx' has newer operators of opset 13: Sigmoid"
+    )
+    assert caught.value.hint.startswith("export the model with opset 12; or deploy the PyTorch")
 
 
 def test_a_dynamic_size_without_a_range_is_refused(deploy):
@@ -101,20 +150,19 @@ def test_a_time_limit_ends_pnnx(deploy, convolutions):
         deploy(*convolutions, export={"ir": "onnx"}, params={"pnnx_timeout": 0.001})
 
 
-class Bag(nn.Module):
-    """Sums of a table's rows, in whose ONNX pnnx crashes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bag = nn.EmbeddingBag(10, 4)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.bag(rows)
-
-
-def test_a_crash_of_pnnx_is_an_error_with_its_signal(deploy, tmp_path):
-    with pytest.raises(ConversionError, match=r"^pnnx failed: 'pnnx' ended with SIG[A-Z]+"):
-        deploy(Bag(), torch.randint(10, (2, 3)), export={"ir": "onnx"})
+def test_a_crash_of_pnnx_is_an_error_with_its_signal(
+    deploy, convolutions, tmp_path, tmp_path_factory, monkeypatch
+):
+    program = tmp_path_factory.mktemp("crashing") / "pnnx"
+    program.write_text("#!/bin/sh\nprintf '\\033[1;31mlast words\\033[m\\n'\nkill -SEGV $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(pnnx, "find_program", lambda: program)
+    with pytest.raises(ConversionError) as caught:
+        deploy(*convolutions, export={"ir": "onnx"})
+    assert (
+        str(caught.value)
+        == "pnnx failed: 'pnnx' ended with SIGSEGV; its last output:\n  last words"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

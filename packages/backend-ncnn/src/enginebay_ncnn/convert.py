@@ -143,7 +143,8 @@ def _find_best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch:
             _raise_if_full(scratch)
             failures[name] = err
             if request.ir.kind == "onnx":
-                err.hint = _ONLY_TORCHSCRIPT
+                way = _WAY_OF_FILES if request.ir.exporter == "file" else _WAY_OF_MODELS
+                err.hint = f"{err.hint}; or {way}" if err.hint else way
         else:
             # In half precision, rounding hides which candidate is better.
             if attempts[-1].error <= _GOOD_ERROR or half:
@@ -168,11 +169,11 @@ def _drop_repeated(failures: dict[str, ConversionError]) -> dict[str, Conversion
     return distinct
 
 
-#: The hint for a failure of an ONNX file.
-_ONLY_TORCHSCRIPT = (
-    "only TorchScript is lowered to ncnn's operators: pass the model itself or a TorchScript "
-    "file, and do not cut it into parts"
+#: The hints for a failure of ONNX: for a file that another tool wrote, and for an export.
+_WAY_OF_FILES = (
+    "deploy the PyTorch model or a TorchScript file of it, which are lowered to ncnn's operators"
 )
+_WAY_OF_MODELS = "--ir torchscript without cuts, which is lowered to ncnn's operators"
 
 
 def _combine_failures(failures: dict[str, ConversionError]) -> ConversionError:

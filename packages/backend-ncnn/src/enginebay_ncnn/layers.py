@@ -8,7 +8,7 @@ from enginebay.authors import isolation
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from enginebay_ncnn.graph import Graph, Layer
     from enginebay_ncnn.params import NcnnParams
@@ -57,8 +57,13 @@ def check_layers(
     more = f" and {len(described) - _SHOWN} more kinds" if len(described) > _SHOWN else ""
     raise ConversionError(
         f"ncnn has no layer for {'; '.join(described[:_SHOWN])}{more}",
-        hint="declare the layer in custom_layers, or replace the operator in the model",
+        hint=f"{suggest_layers(by_type)}, or replace the operator in the model",
     )
+
+
+def suggest_layers(types: Iterable[str]) -> str:
+    """Return the options that declare layers of these types."""
+    return " ".join(f"--custom-layers {name}=package.module:Class" for name in types)
 
 
 def _describe(

@@ -9,6 +9,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
+from enginebay_ncnn.graph import Graph
+from enginebay_ncnn.layers import suggest_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +58,16 @@ def load_network(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.N
     fallbacks = _configure_options(net, params)
     register_layers(net, params.custom_layers)
     if net.load_param(str(param)):
-        raise ConversionError(f"ncnn cannot read '{param.name}': it contains an unknown layer")
+        kinds = dict.fromkeys(layer.type for layer in Graph.read(param).layers)
+        unknown = [
+            kind
+            for kind in kinds
+            if kind not in params.custom_layers and ncnn.layer_to_index(kind) < 0
+        ]
+        lacking = f": it has no layer {', '.join(unknown)}" if unknown else ""
+        raise ConversionError(
+            f"ncnn cannot read '{param.name}'{lacking}", hint=suggest_layers(unknown) or None
+        )
     if net.load_model(str(weights)):
         raise ConversionError(f"ncnn cannot read the weights '{weights.name}'")
     return net, fallbacks

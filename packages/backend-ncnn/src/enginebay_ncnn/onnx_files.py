@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay.authors.files import read_inlined, summarise_onnx
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
     from enginebay import IRModel
 
 #: The size limit of one protobuf message.
 _MAX_BYTES = 2**31 - 1
 
+#: The newest versions that pnnx 20261020 reads; others end it without a cause.
+_NEWEST_IR = 13
+_NEWEST_OPSET = 26
+
 
 def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> None:
     """Save an ONNX model as one file, with scalar inputs changed to the shape [1].
 
-    pnnx reads neither external data nor a shape without dimensions, and gives a Softmax below opset
-    13, which is over all axes from one on, the meaning of opset 13.
+    pnnx reads neither external data, nor local functions, nor a shape without dimensions, and gives
+    a Softmax below opset 13, which is over all axes from one on, the meaning of opset 13.
 
     Args:
         ir: The model.
@@ -30,7 +35,8 @@ def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> Non
         scalars: The names of the model's scalar inputs.
 
     Raises:
-        ConversionError: The model is too large for one protobuf message.
+        ConversionError: The model is too large for one protobuf message, or has an operator that
+            pnnx is too old for.
     """
     import onnx
 
@@ -40,7 +46,9 @@ def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> Non
             f"the ONNX model has {size / 1e9:.1f} GB; pnnx reads at most 2.1 GB, the limit of one "
             "protobuf message"
         )
-    model = onnx.load(ir.path)
+    model = read_inlined(ir.path) or onnx.load(ir.path, load_external_data=False)
+    onnx.load_external_data_for_model(model, str(ir.path.parent))
+    _lower_versions(model, ir.path)
     for name in scalars:
         _add_dimension(model.graph, name)
     if (ir.opset or 13) < 13:
@@ -48,6 +56,32 @@ def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> Non
         del model.graph.node[:]
         model.graph.node.extend(nodes)
     onnx.save(model, target)
+
+
+def _lower_versions(model: ModelProto, path: Path) -> None:
+    """Declare versions that pnnx reads, if the operators are the same in them.
+
+    Raises:
+        ConversionError: An operator is newer.
+    """
+    from onnx import defs
+
+    model.ir_version = min(model.ir_version, _NEWEST_IR)
+    for entry in model.opset_import:
+        if entry.domain not in ("", "ai.onnx") or entry.version <= _NEWEST_OPSET:
+            continue
+        newer = [
+            name
+            for name in summarise_onnx(path).operators.get("ai.onnx", ())
+            if defs.has(name) and defs.get_schema(name, entry.version).since_version > _NEWEST_OPSET
+        ]
+        if newer:
+            raise ConversionError(
+                f"pnnx reads ONNX up to opset {_NEWEST_OPSET}, and '{path.name}' has newer "
+                f"operators of opset {entry.version}: {', '.join(newer)}",
+                hint=f"export the model with opset {_NEWEST_OPSET}",
+            )
+        entry.version = _NEWEST_OPSET
 
 
 def _add_dimension(graph: GraphProto, name: str) -> None:

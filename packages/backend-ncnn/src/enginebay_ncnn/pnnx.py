@@ -18,11 +18,16 @@ from enginebay_ncnn.graph import Graph
 from enginebay_ncnn.module_ops import find_module_classes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.params import NcnnParams
 
 #: pnnx exits with 0 even if it ignored parameters; only these lines of its log tell.
 _IGNORED = re.compile(r"^ignore (?P<kind>\S+) (?P<name>\S+) param (?P<param>.*)$")
+
+#: An ONNX operator that pnnx does not know, which mostly ends it.
+_UNKNOWN = re.compile(r"unexpected op_type (\w+)")
 
 #: pnnx writes this number as the batch axis of a tensor without a batch.
 _NO_BATCH = 233
@@ -46,6 +51,15 @@ def find_program() -> Path:
             if (path := Path(folder) / name).is_file():
                 return path
     raise MissingDependencyError("the program pnnx is not installed", hint="pip install pnnx")
+
+
+def _name_nodes(path: Path, operators: Iterable[str]) -> str:
+    """Return the operators with the name of the first node of each."""
+    import onnx
+
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    first = {node.op_type: node.name or node.output[0] for node in reversed(nodes)}
+    return ", ".join(f"{name} ('{first.get(name, '')}')" for name in operators)
 
 
 class Converted:
@@ -118,8 +132,12 @@ def run_pnnx(candidate: Candidate, folder: Path, params: NcnnParams) -> Converte
         raise
     except IsolationError as err:
         hint = _MORE_TIME if isinstance(err, ChildTimeoutError) else None
+        notes = getattr(err, "__notes__", ())
+        unknown = dict.fromkeys(_UNKNOWN.findall("\n".join(notes) or str(err)))
         error = ConversionError(f"pnnx failed: {err}", hint=hint)
-        for note in getattr(err, "__notes__", ()):
+        if unknown:
+            error = ConversionError(f"pnnx does not know {_name_nodes(candidate.path, unknown)}")
+        for note in notes:
             error.add_note(note)
         raise error from err
     converted = Converted(folder, finished.output)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.authors.files import quiet, read_exported_program, read_torchscript
+from enginebay.authors.files import quiet, read_exported_program, read_inlined, read_torchscript
 from enginebay.errors import ConversionError, EnginebayError
 from enginebay_openvino.devices import available_devices, resolve_device
 from enginebay_openvino.dtypes import get_dtype_name, get_openvino_type, is_shared
@@ -16,7 +19,6 @@ from enginebay_openvino.softmax import make_softmax_readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import openvino as ov
 
@@ -107,7 +109,7 @@ def _read_model(ir: IRModel, core: ov.Core, extensions: Sequence[object]) -> ov.
     # accept the classes of operators, to which their extensions refer.
     passed = [extension for extension in extensions if not isinstance(extension, type)]
     readers: dict[str, Callable[[], ov.Model]] = {
-        "onnx": lambda: core.read_model(ir.path),
+        "onnx": lambda: _read_onnx(ir, core),
         "torchscript": lambda: _read_torchscript(ir, passed),
         "exported_program": lambda: _read_exported_program(ir, passed),
     }
@@ -119,6 +121,23 @@ def _read_model(ir: IRModel, core: ov.Core, extensions: Sequence[object]) -> ov.
         raise ConversionError(
             f"OpenVINO cannot convert '{ir.path.name}': {format_reason(err)}"
         ) from err
+
+
+def _read_onnx(ir: IRModel, core: ov.Core) -> ov.Model:
+    inlined = read_inlined(ir.path)
+    if inlined is None:
+        return core.read_model(ir.path)
+    import onnx
+
+    # OpenVINO reads no local functions. It searches external data in the folder of the file.
+    with TemporaryDirectory(prefix="enginebay-openvino-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / ir.path.name
+        for file in ir.files[1:]:
+            copied = path.parent / file.relative_to(ir.path.parent)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copied)
+        onnx.save(inlined, path)
+        return core.read_model(path)
 
 
 def _read_torchscript(ir: IRModel, extensions: Sequence[object]) -> ov.Model:

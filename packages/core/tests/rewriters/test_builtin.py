@@ -47,6 +47,11 @@ GROUPS = (
 )
 
 
+WORDS = torch.tensor([[1, 0, 5], [0, 0, 0]])
+BAGS = "torch.nn.functional.embedding_bag"
+pad_bags = functools.partial(F.embedding_bag, mode="max", padding_idx=0)
+
+
 class Projected(nn.Module):
     """An LSTM with projections that returns its output, its hidden state or its cell state."""
 
@@ -292,6 +297,7 @@ def fallback():
         ),
         ("torchscript", lambda x: torch.histc(x, 4, -0.5, 0.5), (rand(40),), "torch.histc"),
         ("torchscript", lambda x: x.histc(bins=3, min=0, max=2), (EXPERTS,), "torch.Tensor.histc"),
+        ("torchscript", pad_bags, (WORDS, rand(6, 4)), BAGS),
         ("dynamo", torch.cov, (rand(3, 5),), "torch.cov"),
         ("dynamo", lambda x: x.cov(correction=0), (rand(5),), "torch.Tensor.cov"),
         ("dynamo", torch.corrcoef, (rand(3, 5),), "torch.corrcoef"),
@@ -594,7 +600,7 @@ def test_every_builtin_rewriter_is_tested():
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),
         *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
         *("torch.Tensor.unfold", "col2im", "log_sigmoid", POOL + "2d", POOL + "3d"),
-        *(CROSS_ENTROPY, *(name for _, name in SUMS)),
+        *(BAGS, CROSS_ENTROPY, *(name for _, name in SUMS)),
         *(name for name, _, _ in UNBATCHED),
         *("torch.lstm", UNPACKED),
     }

@@ -282,6 +282,29 @@ def test_cov_and_corrcoef(x, correction):
 
 
 @given(
+    mode=st.sampled_from(["sum", "mean", "max"]),
+    lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    is_flat=st.booleans(),
+    includes_end=st.booleans(),
+    weighted=st.booleans(),
+    padding=st.sampled_from([None, 0, 3, -1]),
+    seed=st.integers(0, 99),
+)
+def test_embedding_bag(mode, lengths, is_flat, includes_end, weighted, padding, seed):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (sum(lengths),) if is_flat else (len(lengths), max(*lengths, 1))
+    indices = torch.randint(0, 5, shape, generator=generator)
+    options = {"mode": mode, "padding_idx": padding}
+    if is_flat:
+        ends = torch.tensor([0, *lengths]).cumsum(0)
+        options["offsets"] = ends if includes_end else ends[:-1]
+        options["include_last_offset"] = includes_end
+    if weighted and mode == "sum":
+        options["per_sample_weights"] = torch.rand(shape, generator=generator)
+    check(F.embedding_bag, indices, torch.randn(5, 3, generator=generator), **options)
+
+
+@given(
     sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5),
     left=st.integers(0, 3),
     dtype=st.sampled_from([torch.float32, torch.bfloat16]),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         quiet as quiet,
         raise_opset as raise_opset,
         read_exported_program as read_exported_program,
+        read_inlined as read_inlined,
         read_ir as read_ir,
         read_onnx as read_onnx,
         read_torchscript as read_torchscript,
@@ -36,8 +37,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "config": "Problems read_config read_table",
         "files": "lock_file replacement write_whole",
         "ir": (
-            "quiet raise_opset read_exported_program read_ir read_onnx read_torchscript "
-            "source_modules summarise_onnx to_half"
+            "quiet raise_opset read_exported_program read_inlined read_ir read_onnx "
+            "read_torchscript source_modules summarise_onnx to_half"
         ),
     },
 )

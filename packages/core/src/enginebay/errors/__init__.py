@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         message_of as message_of,
         nearest as nearest,
         one_line as one_line,
+        without_colours as without_colours,
     )
 
 
@@ -68,7 +69,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "errors.full_disk": "disk_error names_full_disk",
         "errors.hints": "Hint argument",
         "errors.interruption": "forget_interruption interrupt raise_if_interrupted",
-        "errors.text": "did_you_mean first_line message_of nearest one_line",
+        "errors.text": "did_you_mean first_line message_of nearest one_line without_colours",
     },
 )
 __all__ += [

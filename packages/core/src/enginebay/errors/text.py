@@ -17,10 +17,15 @@ _ANNOUNCEMENT = r"^(?:Constraints violated|Found the following conflicts)"
 _LIST_ITEM = r"(?m)^\s*- (.+?)(?:\. |\.?$)"
 
 
+def without_colours(text: str) -> str:
+    """Return a text without the codes by which a terminal changes colours."""
+    return re.sub(_COLOUR, "", text)
+
+
 def message_of(err: BaseException) -> str:
     """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails."""
     try:
-        return re.sub(_COLOUR, "", str(err))
+        return without_colours(str(err))
     except Exception:  # noqa: BLE001  # the exception's class may be anything
         return "<exception str() failed>"  # the text that Python's own tracebacks have
 

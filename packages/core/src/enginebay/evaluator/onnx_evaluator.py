@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from enginebay.environment import require
-from enginebay.errors import ModelError, reason
-from enginebay.ir import read_onnx
+from enginebay.errors import ConversionError, ModelError, reason
+from enginebay.ir import read_inlined, read_onnx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,8 +57,7 @@ def read_evaluator(onnx_path: str | Path) -> Callable[[Mapping[str, NumpyArray]]
             raise refuse(err) from err
 
     try:
-        # By path, since onnx searches external data in the folder of the file.
-        evaluator = make_evaluator(str(model.path))
+        evaluator = make_evaluator(load_for_evaluator(model.path))
     except Exception as err:
         raise refuse(err) from err
     wide = widen_half(evaluator)
@@ -72,6 +72,21 @@ def widen_half(evaluator: Any) -> Callable[[Any], NumpyArray]:
     """
     is_half = any(array.dtype == np.float16 for array in evaluator.rt_inits_.values())
     return widen_evaluator(evaluator, np.float32) if is_half else np.asarray
+
+
+def load_for_evaluator(path: Path) -> Any:
+    """Return what the evaluator takes: a path, beside which it searches external data, or a model.
+
+    The evaluator does not replace references to the attributes of a local function.
+    """
+    from onnx import load_external_data_for_model
+
+    with suppress(ConversionError):  # a function of another opset
+        inlined = read_inlined(path)
+        if inlined is not None:
+            load_external_data_for_model(inlined, str(path.parent))
+            return inlined
+    return str(path)
 
 
 def widen_evaluator(evaluator: Any, dtype: type[np.floating[Any]]) -> Callable[[Any], NumpyArray]:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from enginebay.evaluator.onnx_evaluator import make_evaluator, widen_evaluator, widen_half
+from enginebay.evaluator.onnx_evaluator import (
+    load_for_evaluator,
+    make_evaluator,
+    widen_evaluator,
+    widen_half,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +48,7 @@ class Perturbation(NamedTuple):
 
 def run_perturbed(path: Path, inputs: Mapping[str, NumpyArray], change: Perturbation) -> Arrays:
     """Run an ONNX file in onnx's evaluator with random errors, and return the outputs by name."""
-    evaluator = make_evaluator(str(path))
+    evaluator = make_evaluator(load_for_evaluator(path))
     random = None if change.seed is None else np.random.default_rng(change.seed)
 
     def add_errors(value: Any) -> Any:

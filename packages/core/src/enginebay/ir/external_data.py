@@ -86,7 +86,7 @@ def _check_size(tensor: TensorProto, file: Path, path: Path) -> None:
             int(fields.get("offset") or 0),
             int(fields.get("length") or _byte_size(tensor)),
         )
-    except ValueError as err:
+    except (ValueError, KeyError) as err:
         found = "the offset or length of its data is not a number"
         raise _tensor_error(tensor, path, found) from err
     size = file.stat().st_size

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from enginebay.errors import MissingDependencyError
+from enginebay.ir.local_functions import inline_functions
 from enginebay.ir.newer_opset import raise_opset
 
 if TYPE_CHECKING:
@@ -90,13 +91,12 @@ def _load_typed(source: Path, precision: str) -> onnx_ir.Model:
     """Load a model, inline functions, infer types, and turn constants into initializers."""
     import onnx
     import onnx_ir
-    from onnx.inliner import inline_local_functions
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     proto = onnx.load(source, load_external_data=False)
     if precision == "bf16":
         proto = raise_opset(proto, BF16_OPSET, folder=source.parent, precision=precision)
-    proto = inline_local_functions(proto)
+    proto = inline_functions(proto)
     # onnx's shape inference, since onnx_ir's own pass mistakes sequences for tensors. It is limited
     # to 2 GB, so the external data is attached afterwards.
     model = onnx_ir.from_proto(onnx.shape_inference.infer_shapes(proto))

@@ -17,10 +17,18 @@ def check_file(path: Path) -> None:
         raise ModelSourceError(f"'{path}': expected a file, found a pipe or a device")
     try:
         with path.open("rb") as stream:
-            is_empty = not stream.read(1)
+            start = stream.read(32)
     except FileNotFoundError as err:
         raise ModelSourceError(f"no file '{path}'") from err
     except OSError as err:
         raise ModelSourceError(f"'{path}' cannot be read: {err.strerror}") from err
-    if is_empty:
+    if not start:
         raise ModelSourceError(f"'{path}' is empty")
+    # What a download leaves that fetched no file.
+    if start.startswith(b"version https://git-lfs"):
+        raise ModelSourceError(
+            f"'{path}' is a pointer of Git LFS, not the file itself",
+            hint=f"git lfs pull --include '*{path.name}'",
+        )
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise ModelSourceError(f"'{path}' is a web page", hint="download the file itself")

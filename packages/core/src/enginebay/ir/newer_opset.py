@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
+from enginebay.ir.local_functions import inline_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,13 +38,12 @@ def raise_opset(
     """
     from onnx import version_converter
     from onnx.external_data_helper import load_external_data_for_model
-    from onnx.inliner import inline_local_functions
 
     known = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     if known >= opset:
         return model
     load_external_data_for_model(model, str(folder))
-    model = inline_local_functions(model)  # the converter drops both
+    model = inline_functions(model)  # the converter drops both
     if known < _HARDMAX:
         for graph in _list_graphs(model.graph):
             _flatten_hardmax(graph)

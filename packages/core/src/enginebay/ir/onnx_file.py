@@ -9,6 +9,7 @@ from enginebay.environment import require
 from enginebay.errors import ModelSourceError
 from enginebay.ir.external_data import external_files
 from enginebay.ir.file_description import KEY, FileDescription, read_description
+from enginebay.ir.local_functions import check_functions
 from enginebay.ir.model import IRModel
 from enginebay.ir.model_file import check_file
 from enginebay.ir.onnx_outline import read_outline
@@ -39,6 +40,7 @@ def read_onnx(path: str | Path) -> IRModel:
 def describe_proto(proto: onnx.ModelProto, path: Path) -> IRModel:
     """Return the IR of a parsed ONNX file, and check its external data; see :func:`read_onnx`."""
     _check_complete(proto, path)
+    check_functions(proto, path)
     initializers = {tensor.name for tensor in proto.graph.initializer}
     initializers |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
     metadata = {entry.key: entry.value for entry in proto.metadata_props}
@@ -92,8 +94,9 @@ def _check_complete(proto: onnx.ModelProto, path: Path) -> None:
 def _read_spec(value: onnx.ValueInfoProto) -> TensorSpec:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
-        # A sequence, optional, map or sparse tensor; engines that do not support it refuse it.
-        return TensorSpec(value.name, (kind or "unknown").removesuffix("_type"), None)
+        holds_maps = value.type.sequence_type.elem_type.HasField("map_type")
+        named = (kind or "unknown").removesuffix("_type")
+        return TensorSpec(value.name, "sequence of maps" if holds_maps else named, None)
     tensor = value.type.tensor_type
     dims = None
     if tensor.HasField("shape"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.ir.local_functions import walk_nodes
 from enginebay.ir.onnx_file import parse_onnx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import onnx
@@ -82,7 +82,7 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
             return "int8"
         stored = {"float16": "fp16", "bfloat16": "bf16"}
         found = (stored.get(dtype, "fp32") for dtype in self.weights)
-        return max(self.precision, *found, key=_PRECISIONS.index)
+        return max((self.precision, *found), key=_PRECISIONS.index)
 
     def fields(self) -> list[tuple[str, str]]:
         """Return pairs of a label and a text."""
@@ -118,7 +118,7 @@ def summarise_proto(proto: onnx.ModelProto) -> ONNXSummary:
     dtypes = {each.name: each.data_type for each in tensors}
     dtypes |= {each.name: each.type.tensor_type.elem_type for each in proto.graph.input}
     taken: set[str] = set()
-    for node in _walk_nodes(proto):
+    for node in walk_nodes(proto):
         counts.setdefault(_name_domain(node.domain), Counter())[node.op_type] += 1
         if node.op_type != "Cast":
             taken.update(node.input)
@@ -141,17 +141,6 @@ def summarise_proto(proto: onnx.ModelProto) -> ONNXSummary:
     )
 
 
-def _walk_nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node, also those of functions, and of subgraphs in attributes."""
-    waiting = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                waiting += graph.node
-
-
 def _name_domain(domain: str) -> str:
     return domain or _OWN_DOMAIN
 
@@ -159,7 +148,10 @@ def _name_domain(domain: str) -> str:
 def _count_bytes(tensor: onnx.TensorProto) -> int:
     import onnx
 
-    itemsize = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    try:
+        itemsize = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    except KeyError:  # no dtype of ONNX
+        return 0
     return itemsize * int(prod(tensor.dims))
 
 

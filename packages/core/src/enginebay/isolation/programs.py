@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
+from enginebay.errors import (
+    ChildCrashedError,
+    ChildTimeoutError,
+    IsolationError,
+    without_colours,
+)
 from enginebay.isolation.process_group import (
     KILL_GRACE_SECONDS,
     OutputLog,
@@ -216,7 +221,8 @@ def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Fin
 
 
 def _build_error(kind: type[_Error], ending: str, finished: Finished, subject: str = "") -> _Error:
-    lines = [line for line in finished.output.splitlines() if line.strip()][-LAST_LINES:]
+    text = without_colours(finished.output)
+    lines = [line for line in text.splitlines() if line.strip()][-LAST_LINES:]
     shown = "".join(f"\n  {line[:200]}" for line in lines)
     output = f"; its last output:{shown}" if lines else "; it printed nothing"
     subject = subject or f"'{Path(finished.argv[0]).name}'"

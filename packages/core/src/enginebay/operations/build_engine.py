@@ -9,6 +9,7 @@ from enginebay.errors import (
     ConversionError,
     EnginebayError,
     ExportError,
+    ParamsError,
     UsageError,
     disk_error,
 )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from enginebay.operations.steps import Steps
     from enginebay.params import IRKind
     from enginebay.rewriting import RewriteReport
+    from enginebay.sources import ModelSource
 
 
 class BuiltEngine(NamedTuple):
@@ -68,10 +70,13 @@ def build_engine(
         ChildTimeoutError: A conversion exceeded its time limit; no other IR was tried.
     """
     failures: dict[IRKind, EnginebayError] = {}
-    for kind in _choose_irs(settings):
+    for kind in _choose_irs(settings, prepared.model.source):
         try:
             built = _build_from_ir(settings, prepared, folder, steps, kind)
-        except (ExportError, ConversionError) as err:
+        except (ExportError, ConversionError, ParamsError) as err:
+            # A parameter for another IR must not hide why that IR failed.
+            if isinstance(err, ParamsError) and not failures:
+                raise
             if full := disk_error(err):
                 raise full from err  # no other IR would help; staging names the disk
             failures[kind] = err
@@ -83,18 +88,23 @@ def build_engine(
     if len(failures) == 1:
         raise next(iter(failures.values()))
     reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())
-    # The hint of each IR's error is useful here as well.
-    hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
+    # The hints for the IRs that came furthest; that of another export, or to an IR that failed as
+    # well, leads nowhere.
+    furthest = [err for err in failures.values() if isinstance(err, ConversionError)]
+    hints = [err.hint for err in furthest or failures.values() if err.hint]
+    named = [hint for hint in hints if not any(f"--ir {kind}" in hint for kind in failures)]
     raise ConversionError(
         f"backend '{settings.backend.name}' could not convert the model with any IR: {reasons}",
-        hint="; or ".join(hints) or None,
+        hint="; or ".join(dict.fromkeys(named)) or None,
     ) from ExceptionGroup("every IR failed", list(failures.values()))
 
 
-def _choose_irs(settings: Settings) -> tuple[IRKind, ...]:
+def _choose_irs(settings: Settings, source: ModelSource) -> tuple[IRKind, ...]:
     kinds: tuple[IRKind, ...] = (
         (settings.export.ir,) if settings.export.ir else settings.backend.info.irs
     )
+    if source.model is None:  # an ONNX file cannot be exported to other IRs
+        kinds = tuple(kind for kind in kinds if kind == "onnx") or kinds[:1]
     cuts = settings.export.cuts
     if not cuts:
         return kinds

@@ -8,9 +8,10 @@ from enginebay.artifact import staging
 from enginebay.data import DataSet
 from enginebay.errors import ConversionError
 from enginebay.hooks import ConvertRequest
-from enginebay.ir import read_ir
+from enginebay.ir import check_tensors, read_ir
 from enginebay.operations.backend import get_backend
 from enginebay.operations.convert_engine import convert_engine
+from enginebay.operations.file_refusals import explain_refusal
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import check_timeout
 from enginebay.operations.staged_engine import judge_staged, publish_staged
@@ -79,7 +80,8 @@ def convert(
     engine.check_data(typed_params, has_data=data is not None)
     model = read_ir(ir)
     data_set = None if data is None else DataSet.of(data).for_inputs(model.inputs)
-    with staging(work_dir, overwrite=overwrite) as stage:
+    check_tensors(model)
+    with staging(work_dir, overwrite=overwrite) as stage, explain_refusal(model, backend):
         calibration = engine.calibration(model, typed_params, data_set)
         request = ConvertRequest(
             ir=model, params=typed_params, work_dir=stage.dir, calibration=calibration

@@ -14,6 +14,7 @@ from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
 from enginebay.operations.checking import check_two_artifacts
 from enginebay.operations.deployment import Deployment
+from enginebay.operations.file_refusals import explain_refusal
 from enginebay.operations.preparation import prepare_model
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
@@ -132,6 +133,10 @@ def deploy(
             set_detail(f"{detail}; and the import of torch" if imported else detail)
         model_use.enter_context(_name_half_precision(prepared.reference.basis.half_precision))
         model_use.enter_context(_explain_failure(prepared.reference.basis.doubt))
+        bound = prepared.model
+        model_use.enter_context(
+            explain_refusal(bound.source.ir, settings.backend.name, bound.examples)
+        )
         built = build_engine(settings, prepared, stage.dir, steps)
         with steps("verify") as set_detail:
             verdict = judge_staged(

@@ -8,6 +8,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.reference.determinism import HIDDEN_STATE as HIDDEN_STATE
+    from enginebay.reference.file_reference import run_file as run_file
     from enginebay.reference.probes import ProbeSettings as ProbeSettings
     from enginebay.reference.recording import (
         note_precision as note_precision,
@@ -28,6 +29,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "reference.determinism": "HIDDEN_STATE",
+        "reference.file_reference": "run_file",
         "reference.probes": "ProbeSettings",
         "reference.recording": "note_precision record_reference sample_model",
         "reference.reference_outputs": "reference_for reference_model",

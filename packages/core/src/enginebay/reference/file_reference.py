@@ -79,7 +79,7 @@ class OnnxReference:
             budget = {"budget": _WITNESS_SECONDS} if others else {}
             found = evaluate_some(self._path, samples, required, **budget)
         except EnginebayError as err:
-            failures = [str(err)]
+            failure = str(err)
         else:
             if others and OUT_OF_TIME in found and not self._ask_witness(others, samples, found):
                 self._evaluate_late(samples, found)
@@ -87,16 +87,13 @@ class OnnxReference:
         for name in others:
             try:
                 outputs = _run_engine(load_hooks(name), self._path, samples, required)
-            except EnginebayError as err:
-                failures.append(f"{name}: {err}")
-            else:
-                self.description = f"{name}, a second engine"
-                self.inexact = failures[0]
-                return outputs
-        raise ModelSourceError(
-            f"no reference for '{self._path.name}': neither onnx's evaluator nor another installed "
-            f"engine can run the file: {'; '.join(failures)}"
-        )
+            except EnginebayError:
+                continue
+            self.description = f"{name}, a second engine"
+            self.inexact = failure
+            return outputs
+        tried = f"; nor can {', '.join(others)}" if others else ""
+        raise ModelSourceError(f"no reference: {failure}{tried}")
 
     def _ask_witness(
         self, names: Sequence[str], samples: Sequence[Inputs], found: list[Arrays | str]
@@ -117,7 +114,7 @@ class OnnxReference:
                     continue  # it would take a long way from ONNX
                 given = [samples[n] for n in (*judged, *late)]
                 outputs = dict(
-                    zip((*judged, *late), _run_on(hooks, self._path, given), strict=True)
+                    zip((*judged, *late), run_file(hooks, self._path, given), strict=True)
                 )
             except EnginebayError:
                 continue
@@ -146,13 +143,13 @@ def _run_engine(
 ) -> list[Arrays | str]:
     """Run an engine on all samples, or else on the required ones."""
     try:
-        return [*_run_on(backend, path, samples)]
+        return [*run_file(backend, path, samples)]
     except EnginebayError as err:
-        outputs = _run_on(backend, path, samples[:required])
+        outputs = run_file(backend, path, samples[:required])
         return [*outputs, *[first_line(err)] * (len(samples) - required)]
 
 
-def _run_on(backend: BackendHooks, path: Path, samples: Sequence[Inputs]) -> list[Arrays]:
+def run_file(backend: BackendHooks, path: Path, samples: Sequence[Inputs]) -> list[Arrays]:
     """Convert an ONNX file for an engine, and run it in a child process.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from enginebay import torch_private
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, UsageError, check_text
-from enginebay.ir import is_ir_file, read_model_file
+from enginebay.ir import check_tensors, is_ir_file, read_model_file
 from enginebay.named_objects import named_object, public_names, unify_errors
 from enginebay.sources.call_parameters import (
     forward_parameters,
@@ -183,6 +183,7 @@ def _from_file(path: Path) -> ModelSource:
     if not is_ir_file(path) and path.exists():
         raise unreadable(str(path))
     model, ir = read_model_file(path)
+    check_tensors(ir)
     if ir.kind == "torchscript" and not hasattr(model, "forward"):
         raise ModelSourceError(
             f"'{path}' has no method forward; its methods: {', '.join(script_methods(model))}",

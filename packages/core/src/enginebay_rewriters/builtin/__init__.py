@@ -24,6 +24,7 @@ def builtin_rewriters() -> RewriterSet:
         attention,
         autograd_function,
         dimensions,
+        embeddings,
         grouped_mm,
         images,
         pooling,
