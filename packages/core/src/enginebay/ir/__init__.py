@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         read_ir as read_ir,
         read_model_file as read_model_file,
     )
-    from enginebay.ir.local_functions import read_inlined as read_inlined
     from enginebay.ir.model import (
         IR_FOLDER as IR_FOLDER,
         SUFFIXES as SUFFIXES,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from enginebay.ir.newer_opset import raise_opset as raise_opset
     from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.onnx_faults import check_tensors as check_tensors, find_fault as find_fault
-    from enginebay.ir.onnx_file import read_onnx as read_onnx
+    from enginebay.ir.onnx_file import read_inlined as read_inlined, read_onnx as read_onnx
     from enginebay.ir.onnx_summary import summarise_onnx as summarise_onnx
     from enginebay.ir.score_outputs import find_scores as find_scores
     from enginebay.ir.torch_file import (
@@ -49,9 +48,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ir.ir_files": "is_ir_file read_and_summarise read_ir read_model_file",
         "ir.model_lines": "format_raising_line is_model_file model_line",
         "ir.muted_output": "quiet",
-        "ir.local_functions": "read_inlined",
         "ir.onnx_faults": "check_tensors find_fault",
-        "ir.onnx_file": "read_onnx",
+        "ir.onnx_file": "read_inlined read_onnx",
         "ir.onnx_summary": "summarise_onnx",
         "ir.newer_opset": "raise_opset",
         "ir.node_modules": "source_modules",

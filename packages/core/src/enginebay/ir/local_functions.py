@@ -25,24 +25,6 @@ def check_functions(proto: onnx.ModelProto, path: Path) -> None:
             del calls[name]
 
 
-def read_inlined(path: Path) -> onnx.ModelProto | None:
-    """Read an ONNX file, and put the bodies of its functions in place of their calls.
-
-    Returns:
-        The model, whose external data is not loaded; None if the file has no functions.
-
-    Raises:
-        ConversionError: A function has another opset than the file.
-    """
-    import onnx
-
-    from enginebay.ir.onnx_file import parse_onnx
-
-    if not parse_onnx(path).functions:
-        return None
-    return inline_functions(onnx.load(path, load_external_data=False))
-
-
 def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Put the bodies of a model's functions in place of their calls; the model may change.
 

@@ -9,7 +9,7 @@ from enginebay.environment import require
 from enginebay.errors import ModelSourceError
 from enginebay.ir.external_data import external_files
 from enginebay.ir.file_description import KEY, FileDescription, read_description
-from enginebay.ir.local_functions import check_functions
+from enginebay.ir.local_functions import check_functions, inline_functions
 from enginebay.ir.model import IRModel
 from enginebay.ir.model_file import check_file
 from enginebay.ir.onnx_outline import read_outline
@@ -72,6 +72,22 @@ def parse_onnx(path: Path) -> onnx.ModelProto:
             return onnx.load(path, load_external_data=False)
     except DecodeError as err:
         raise ModelSourceError(f"'{path}' is damaged or not an ONNX model: {err}") from err
+
+
+def read_inlined(path: Path) -> onnx.ModelProto | None:
+    """Read an ONNX file, and put the bodies of its functions in place of their calls.
+
+    Returns:
+        The model, whose external data is not loaded; None if the file has no functions.
+
+    Raises:
+        ConversionError: A function has another opset than the file.
+    """
+    import onnx
+
+    if not parse_onnx(path).functions:
+        return None
+    return inline_functions(onnx.load(path, load_external_data=False))
 
 
 def _check_complete(proto: onnx.ModelProto, path: Path) -> None:
