@@ -45,19 +45,23 @@ def _save_scaled(folder: Path) -> Path:
     return folder / "scaled.onnx"
 
 
+@pytest.mark.parametrize(("budget", "all_or_first"), [(1e-9, False), (1e-9, True), (60, True)])
 def test_the_first_probe_of_a_slow_file_changes_all_inputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    budget: float, all_or_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [Sample({"x": np.float32([n, 1, 2]), "s": np.float32(n)}, {}) for n in range(4)]
     save_samples(tmp_path / "given.npz", given)
     files = tmp_path / "given.npz", tmp_path / "found.npz"
     monkeypatch.setattr(child_runs, "_limit_memory", lambda: None)
-    reasons = run_evaluator(_save_scaled(tmp_path), *files, [None] * 4, 2, 1e-9)
+    reasons = run_evaluator(_save_scaled(tmp_path), *files, [None] * 4, 2, budget, all_or_first)
+    found = load_samples(tmp_path / "found.npz")
+    assert [each.outputs["y"].tolist() for each in found][2] == [4, 2, 4]
+    if budget > 1:
+        assert reasons == [""] * 4
+        return
     # The example, an item, and the first probe.
     assert [bool(reason) for reason in reasons] == [False, False, False, True]
     assert reasons[-1] == "onnx's evaluator has taken too long for the probe inputs before"
-    found = load_samples(tmp_path / "found.npz")
-    assert [each.outputs["y"].tolist() for each in found][2] == [4, 2, 4]
 
 
 def test_the_first_probe_of_a_file_changes_all_inputs(tmp_path: Path) -> None:

@@ -50,7 +50,12 @@ def evaluator_outputs(
 
 
 def evaluate_some(
-    path: Path, samples: Sequence[Inputs], required: int, *, budget: float = _BUDGET
+    path: Path,
+    samples: Sequence[Inputs],
+    required: int,
+    *,
+    budget: float = _BUDGET,
+    all_or_first: bool = False,
 ) -> list[Arrays | str]:
     """Return the outputs of each sample; after the required ones, a reason if there are none.
 
@@ -60,12 +65,14 @@ def evaluate_some(
         required: The number of samples that must have outputs.
         budget: Once the others have taken so many CPU seconds, the reason is ``OUT_OF_TIME``. The
             first of them is run in any case.
+        all_or_first: True to run the first of them only, if not all of them fit into the budget.
 
     Raises:
         EnginebayError: The evaluator cannot run the required samples, does not end in time, or
             crashes.
     """
-    return _run(path, samples, [None] * len(samples), required, budget=budget)
+    runs = [None] * len(samples)
+    return _run(path, samples, runs, required, budget=budget, all_or_first=all_or_first)
 
 
 def rerun_file(path: Path, inputs: Inputs, runs: Sequence[Perturbation]) -> list[Arrays]:
@@ -91,13 +98,14 @@ def _run(
     required: int,
     *,
     budget: float = _BUDGET,
+    all_or_first: bool = False,
     timeout: float = EVALUATOR_TIMEOUT,
 ) -> list[Arrays | str]:
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
         given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
         save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
         function = "enginebay.evaluator.child_runs:run_evaluator"
-        arguments = path, given, found, list(perturbations), required, budget
+        arguments = path, given, found, list(perturbations), required, budget, all_or_first
         reasons = call(function, *arguments, timeout=timeout, result_type=list[str])
         outputs = iter(load_samples(found))
         return [reason or next(outputs).outputs for reason in reasons]
@@ -110,6 +118,7 @@ def run_evaluator(
     perturbations: list[Perturbation | None],
     required: int,
     budget: float,
+    all_or_first: bool,
 ) -> list[str]:
     """Run an ONNX file on saved inputs, and save the outputs; called in a child process.
 
@@ -140,6 +149,8 @@ def run_evaluator(
         if number >= required:
             # Not wall time: a busy machine must not decide what is compared.
             spent += time.process_time() - start
+            if number == required and all_or_first and spent * len(perturbations[number:]) > budget:
+                budget = 0.0
     save_samples(output_path, results)
     return reasons
 
