@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay_openvino.repairs import describe_differences
+from enginebay_openvino.repairs import describe_differences, repair_network
 
 BOXES = "(float[1, 40, 4] boxes, float[1, 1, 40] scores) => (int64[n, 3] kept)"
 
@@ -57,6 +57,45 @@ def test_float8_saturates(load, dtype):
     x = np.array([1, -2, 447, 500, -6e4, np.inf, -np.inf, np.nan]).astype(dtype)
     wanted = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
     np.testing.assert_array_equal(load(text)({"x": x})["y"], wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize(
+    ("body", "exact"),
+    [
+        ("y = Mod(a, b)", np.mod),
+        ("y = Mod<fmod = 1>(a, b)", np.fmod),
+        ("y = Div(a, b)", lambda a, b: (a - np.fmod(a, b)) // b),
+        ("y = Pow(a, two)", lambda a, b: a * a),
+        ("y = Pow(a, seven)", lambda a, b: a**7),
+    ],
+)
+def test_integers_beyond_float32_are_exact(load, body, exact, dtype):
+    random = np.random.default_rng(0)
+    a = random.integers(-(2**31) + 1, 2**31, 1000).astype(dtype)
+    b = random.integers(-9000, 9000, 1000).astype(dtype)
+    a[:20], b[:20] = np.arange(-10, 10), 3
+    b[b == 0] = 7
+    if "Pow" in body:
+        a = a % (46_000 if "two" in body else 20)
+    text = (
+        f"({dtype}[n] a, {dtype}[n] b) => ({dtype}[n] y) "
+        f"<{dtype} two = {{2}}, {dtype} seven = {{7}}> {{ {body} }}"
+    )
+    found = load(text)({"a": a, "b": b})["y"]
+    np.testing.assert_array_equal(found, exact(a, b))
+
+
+def test_sizes_are_left_alone(write):
+    text = (
+        "(float[n, m] x) => (float[r, c] y) <int64[1] two = {2}, int64[1] zero = {0}> "
+        "{ s = Shape(x) p = Gather(s, zero) q = Div(p, two) t = Concat<axis = 0>(q, less) "
+        "y = Reshape(x, t) }"
+    ).replace("<int64[1] two", "<int64[1] less = {-1}, int64[1] two")
+    model = openvino.Core().read_model(write(text))
+    before = [node.get_type_name() for node in model.get_ordered_ops()]
+    repair_network(model)
+    assert [node.get_type_name() for node in model.get_ordered_ops()] == before
 
 
 @pytest.mark.parametrize("sizes", ["fixed", "open"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import openvino as ov
 
@@ -20,7 +20,10 @@ def repair_network(model: ov.Model) -> None:
     """Make operators of a network compute what ONNX and PyTorch compute."""
     for node in model.get_ops():
         kind = node.get_type_name()
-        if kind == "NonMaxSuppression":
+        if kind in _INTEGERS and _takes_integers(node):
+            if (result := _INTEGERS[kind](*node.input_values())) is not None:
+                _replace_readers(node.output(0).get_target_inputs(), result)
+        elif kind == "NonMaxSuppression":
             _keep_boxes_at_threshold(node)
         elif kind == "AvgPool" and _counts_too_much(node.get_attributes()):
             _leave_out_cells_beyond(node)
@@ -70,8 +73,74 @@ def _leave_out_cells_beyond(node: ov.Node) -> None:
         share = ops.divide(cells, ops.convert_like([kernel], averages))
         ones = [1] * (len(attributes["kernel"]) + 1 - axis)
         averages = ops.divide(averages, ops.reshape(share, [-1, *ones], False)).output(0)
+    _replace_readers(readers, averages)
+
+
+def _replace_readers(readers: Iterable[ov.Input], value: ov.Output) -> None:
     for reader in readers:
-        reader.replace_source_output(averages)
+        reader.replace_source_output(value)
+
+
+def _takes_integers(node: ov.Node) -> bool:
+    """Return True if a node computes integers that are no sizes, which are never large."""
+    if node.get_output_element_type(0).get_type_name() not in ("i32", "i64"):
+        return False
+    waiting, seen = [node], set[str]()
+    while waiting:
+        source = waiting.pop()
+        for value in source.input_values():
+            each = value.get_node()
+            if each.get_type_name() == "Parameter":
+                return True
+            if each.get_friendly_name() not in seen and each.get_type_name() != "ShapeOf":
+                seen.add(each.get_friendly_name())
+                waiting.append(each)
+    return False
+
+
+# The CPU plugin computes quotients, remainders and powers of integers in float32, which is exact
+# only up to 2**24; sums and products are exact.
+def _floor_remainder(a: ov.Output, b: ov.Output) -> ov.Output:
+    from openvino import opset15 as ops
+
+    # The quotient may be wrong by the rounding of a float. What is left is small.
+    rest = ops.subtract(a, ops.multiply(ops.divide(a, b), b))
+    return ops.floor_mod(rest, b).output(0)
+
+
+def _remainder(a: ov.Output, b: ov.Output) -> ov.Output:
+    """Return the remainder with the sign of ``a``."""
+    from openvino import opset15 as ops
+
+    size = _floor_remainder(ops.absolute(a).output(0), ops.absolute(b).output(0))
+    return ops.multiply(size, ops.sign(a)).output(0)
+
+
+def _quotient(a: ov.Output, b: ov.Output) -> ov.Output:
+    """Return the quotient without its fraction, as ONNX's ``Div``."""
+    from openvino import opset15 as ops
+
+    near = ops.divide(a, b)
+    # A multiple of b, and small.
+    missing = ops.subtract(ops.subtract(a, _remainder(a, b)), ops.multiply(near, b))
+    return ops.add(near, ops.divide(missing, b)).output(0)
+
+
+def _power(base: ov.Output, exponent: ov.Output) -> ov.Output | None:
+    from openvino import opset15 as ops
+
+    source = exponent.get_node()
+    if source.get_type_name() != "Constant" or source.data.size != 1:
+        return None
+    number = int(source.data.reshape(()))
+    # With an exponent of 64 or more, powers of all integers but -1, 0 and 1 overflow.
+    if not 1 < number < 64:
+        return None
+    result = base
+    for bit in f"{number:b}"[1:]:
+        result = ops.multiply(result, result).output(0)
+        result = ops.multiply(result, base).output(0) if bit == "1" else result
+    return result
 
 
 def _saturate(node: ov.Node) -> None:
@@ -106,3 +175,12 @@ def _describe_difference(node: ov.Node) -> str:
     if kind == "TopK" and node.get_input_element_type(0).is_real():
         return "does not sort values that contain NaN; replace NaN before"
     return ""
+
+
+#: Operator → the function that returns its exact result for integers; None if there is none.
+_INTEGERS: dict[str, Callable[[ov.Output, ov.Output], ov.Output | None]] = {
+    "Divide": _quotient,
+    "FloorMod": _floor_remainder,
+    "Mod": _remainder,
+    "Power": _power,
+}

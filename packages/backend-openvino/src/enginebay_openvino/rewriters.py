@@ -64,8 +64,8 @@ def max_pool(
     return ctx.origin_func(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-# The CPU plugin computes powers, quotients and remainders of integers in float32, which is exact
-# only up to 2**24; sums and products are exact.
+# The CPU plugin computes quotients of integers in float32, which is exact only up to 2**24. The
+# network's own quotients are repaired there, but torch rounds them down, too.
 @rewriters.function("torch.floor_divide")
 @rewriters.function("torch.Tensor.floor_divide")
 @rewriters.function("torch.div")
@@ -84,18 +84,6 @@ def divide(
     return _floor_divide(input, other) if is_floor else _trunc_divide(input, other)
 
 
-@rewriters.function("torch.remainder")
-@rewriters.function("torch.Tensor.remainder")
-@rewriters.function("torch.fmod")
-@rewriters.function("torch.Tensor.fmod")
-def remainder(ctx: Context, input: Tensor | float, other: Tensor | float) -> object:  # noqa: A002  # torch's name
-    """Compute remainders of integers exactly: subtract the exact quotient times the divisor."""
-    if not _are_integers(input, other):
-        return ctx.origin_func(input, other)
-    quotient = _trunc_divide if ctx.origin_func.__name__ == "fmod" else _floor_divide
-    return input - quotient(input, other) * other
-
-
 # OpenVINO shifts zeros into negative integers.
 @rewriters.function("torch.bitwise_right_shift")
 @rewriters.function("torch.Tensor.bitwise_right_shift")
@@ -105,19 +93,6 @@ def right_shift(ctx: Context, input: Tensor | float, other: Tensor | int) -> obj
     if not isinstance(other, int) or not _are_integers(input):
         return ctx.origin_func(input, other)
     return _floor_divide(input, 1 << other)
-
-
-@rewriters.function("torch.pow")
-@rewriters.function("torch.Tensor.pow")
-@rewriters.function("torch.Tensor.__pow__")
-def power(ctx: Context, input: Tensor | float, exponent: Tensor | float) -> Tensor:  # noqa: A002  # torch's name
-    """Compute powers of integers by repeated multiplication, if the exponent is a small ``int``."""
-    # With an exponent of 64 or more, powers of all integers but -1, 0 and 1 overflow.
-    if not isinstance(exponent, int) or not 1 < exponent < 64 or not _are_integers(input):
-        result: Tensor = ctx.origin_func(input, exponent)
-        return result
-    half = power(ctx, input, exponent // 2) if exponent > 3 else input
-    return half * half * input if exponent % 2 else half * half
 
 
 def _floor_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
@@ -131,7 +106,8 @@ def _floor_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
 def _trunc_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
     quotient = _floor_divide(x, divisor)
     # Towards 0: the floor of a negative quotient that is not whole is 1 too small.
-    return quotient + ((quotient < 0) & (quotient * divisor != x)).to(quotient.dtype)
+    # OpenVINO compares in float32, where two numbers may be equal, but no difference becomes 0.
+    return quotient + ((quotient < 0) & (x - quotient * divisor != 0)).to(quotient.dtype)
 
 
 def _are_integers(x: object, *others: object) -> TypeGuard[Tensor]:
