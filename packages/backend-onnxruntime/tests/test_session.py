@@ -314,3 +314,28 @@ def test_an_unwritable_cache_is_refused(cache, tmp_path):
     tmp_path.joinpath("cache").mkdir(mode=0o500)
     with pytest.raises(ConversionError, match="Permission denied"):
         cache.use()
+
+
+def test_a_file_that_is_not_valid_is_refused_without_codes_and_paths(backend, write):
+    model = write("(float[2] x, int64[2] i) => (float[2] y) { y = Add(x, i) }")
+    with pytest.raises(ConversionError) as raised:
+        backend.build_wrapper(work_dir=str(model.parent))
+    assert str(raised.value) == (
+        "ONNX Runtime cannot load 'model.onnx': Type Error: Type parameter (T) of Optype (Add) "
+        "bound to different types (tensor(float) and tensor(int64) in node ()."
+    )
+
+
+def test_a_locale_that_the_machine_lacks_is_named(backend, write):
+    attributes = 'case_change_action = "LOWER", locale = "xx_XX"'
+    model = write(f"(string[n] x) => (string[m] y) {{ y = StringNormalizer<{attributes}>(x) }}")
+    with pytest.raises(ConversionError) as raised:
+        backend.build_wrapper(work_dir=str(model.parent))
+    assert str(raised.value) == (
+        "ONNX Runtime cannot load 'model.onnx': StringNormalizer requires the locale xx_XX, which "
+        "this machine lacks"
+    )
+    assert raised.value.hint == (
+        "apt-get install locales-all; or export the model with the locale C: "
+        "options={id(vectorizer): {'locale': 'C'}}"
+    )

@@ -20,6 +20,7 @@ from enginebay_onnxruntime.providers import (
     records_assignment,
     resolve_providers,
 )
+from enginebay_onnxruntime.reasons import find_locale, format_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,10 +173,17 @@ def load_session(
                 f"CPU for the rest: {err}",
                 hint="leave out --strict, or request another provider",
             ) from err
+        if locale := find_locale(err):
+            raise ConversionError(
+                f"ONNX Runtime cannot load '{model.name}': StringNormalizer requires the locale "
+                f"{locale}, which this machine lacks",
+                hint="apt-get install locales-all; or export the model with the locale C: "
+                "options={id(vectorizer): {'locale': 'C'}}",
+            ) from err
         without = _find_missing_kernel(str(err), model)
         reason = f"it has no kernel of {without}: " if without else ""
         raise ConversionError(
-            f"ONNX Runtime cannot load '{model.name}': {reason}{err}",
+            f"ONNX Runtime cannot load '{model.name}': {reason}{format_reason(err)}",
             hint="compute there in another dtype, such as float32; enginebay preview MODEL "
             "--backend onnxruntime names the modules"
             if without

@@ -138,10 +138,11 @@ def make_evaluator(model: Any) -> Any:
 
 def replaced_operators() -> list[type[Any]]:
     """Return our classes of operators, each under the operator's name."""
-    from enginebay.evaluator import loops, operators, windows
+    from enginebay.evaluator import learning, loops, operators, windows
 
     modules = (operators, loops, windows)
     values = [value for module in modules for value in vars(module).values()]
     base = operators.Operator
     classes = (value for value in values if isinstance(value, type) and issubclass(value, base))
-    return [each for each in classes if each is not base and each.__name__[0] != "_"]
+    own = [each for each in classes if each is not base and each.__name__[0] != "_"]
+    return [*own, learning.SVMClassifier, learning.Tokenizer]
