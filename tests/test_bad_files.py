@@ -225,6 +225,18 @@ def test_the_fault_of_a_refused_file_is_named(cli: Run, here: Path, name: str) -
     assert (ran.code, ran.out, ran.err) == (1, "", error)
 
 
+def test_a_damaged_weight_is_refused_by_audit_and_none_is_no_error(cli: Run, here: Path) -> None:
+    save(here / "good.onnx", RELU)
+    save(here / "same.onnx", RELU)
+    nodes, parts, _ = NOT_VALID["a short weight"]
+    save(here / "short.onnx", nodes, **parts)
+    ran = cli("audit", "good.onnx", "short.onnx")
+    error = "error: a weight of 'short.onnx' cannot be read: ValueError: buffer size"
+    assert (ran.code, ran.out) == (2, "")
+    assert error in ran.err
+    assert cli("audit", "good.onnx", "same.onnx").code == 0
+
+
 def test_an_engine_that_runs_a_refused_file_is_named(cli: Run, here: Path) -> None:
     scaled = [NODE("Scaler", ["x"], ["y"], domain="ai.onnx.ml", scale=[2.0], offset=[1.0])]
     graph = helper.make_graph(scaled, "g", [X], [Y])

@@ -9,6 +9,7 @@ _NOISE = re.compile(
     r"Exception from \S+:\d+:|Check '.*' failed at \S+:\d+:|FrontEnd API failed with \w+:"
     r"|Model wasn't fully converted\..*|Summary:"
 )
+_LACKING = re.compile(r"No conversion rule found for operations: .*")
 _MAX_CHARACTERS = 500
 
 
@@ -18,10 +19,16 @@ def format_reason(err: BaseException) -> str:
     Example:
         >>> format_reason(RuntimeError("Exception from src/a.cpp:84:\nno room\nat all\n\n"))
         'no room; at all'
+        >>> text = "Mul with a message:\nwrong type\nNo conversion rule found for operations: Foo"
+        >>> format_reason(RuntimeError(text))
+        'No conversion rule found for operations: Foo'
         >>> text = "ValueError: no\n\nAt:\n  ops.py(3): evaluate\n  api.py(9): infer"
         >>> format_reason(RuntimeError(text))
         'ValueError: no; At:; ops.py(3): evaluate'
     """
+    # What OpenVINO says of the nodes behind an operator that it does not know only follows from it.
+    if lacking := _LACKING.search(str(err)):
+        return lacking[0].strip()
     lines = [line.strip().removeprefix("-- ") for line in str(err).splitlines()]
     if "At:" in lines:  # a Python traceback, the location of the error first
         del lines[lines.index("At:") + 2 :]

@@ -15,7 +15,15 @@ from enginebay.authors.arrays import compare_outputs, inputs_for, numpy_dtype, t
 from enginebay.authors.files import read_ir, summarise_onnx
 from enginebay.authors.sources import evaluator_outputs, find_model, reference_model
 from enginebay.environment import require
-from enginebay.errors import EnginebayError, InputError, ModelError, UsageError, first_line
+from enginebay.errors import (
+    EnginebayError,
+    InputError,
+    ModelError,
+    ModelSourceError,
+    UsageError,
+    first_line,
+    one_line,
+)
 from enginebay_lab.diagnosis.audit import Audit, AuditRow, ChangedWeight
 from enginebay_lab.diagnosis.model_weights import (
     RELATIONS,
@@ -141,7 +149,11 @@ def _read_irs(files: Sequence[str | Path]) -> list[IRModel]:
 
 
 def _read_file(label: str, ir: IRModel) -> _File:
-    return _File(label, ir, read_weights(ir.path), summarise_onnx(ir.path).stored_precision)
+    try:
+        weights = read_weights(ir.path)
+    except (ValueError, KeyError, TypeError) as err:  # of NumPy and onnx
+        raise ModelSourceError(f"a weight of '{label}' cannot be read: {one_line(err)}") from err
+    return _File(label, ir, weights, summarise_onnx(ir.path).stored_precision)
 
 
 def _compare_file(first: _File, other: _File) -> AuditRow:
