@@ -20,7 +20,6 @@ from enginebay_onnxruntime.providers import (
     records_assignment,
     resolve_providers,
 )
-from enginebay_onnxruntime.reasons import find_locale, format_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,6 +172,8 @@ def load_session(
                 f"CPU for the rest: {err}",
                 hint="leave out --strict, or request another provider",
             ) from err
+        from enginebay_onnxruntime.reasons import find_locale, format_reason
+
         if locale := find_locale(err):
             raise ConversionError(
                 f"ONNX Runtime cannot load '{model.name}': StringNormalizer requires the locale "
