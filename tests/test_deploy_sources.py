@@ -120,7 +120,8 @@ def test_static_onnx_and_pt2_files_need_no_input_flags(cli: Run, files: Path) ->
         assert ran.code == 0, ran.err
     ran = cli("deploy", files / "net.pt", "--work-dir", "out", "--backend", "onnxruntime")
     assert ran.code == 2
-    assert ran.err.startswith(f"error: '{files}/net.pt' has no example inputs\nhint: ")
+    headline = f"error: '{files}/net.pt' has no example inputs; it takes (x: Tensor)"
+    assert ran.err.startswith(f"{headline}\nhint: ")
 
 
 @pytest.mark.parametrize("source", ["models.py:build", "models:build", "./models.py:build"])
