@@ -26,7 +26,7 @@ _OPTION_CLASSES = {
     **dict.fromkeys(("cuts", "exporter", "input_names", "ir", "keep_ir"), "eb.ExportOptions"),
     **dict.fromkeys(("opset", "output_names", "rewriters", "task"), "eb.ExportOptions"),
     **dict.fromkeys(("allow_mismatch", "allow_unverified", "compare"), "eb.VerifyOptions"),
-    **dict.fromkeys(("domain", "probes", "probes_extreme"), "eb.VerifyOptions"),
+    **dict.fromkeys(("domain", "probes", "probes_extreme", "reference"), "eb.VerifyOptions"),
 }
 #: Flags without a value, which are True in Python.
 _SWITCHES = frozenset(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, did_you_mean
-from enginebay.params import add_sizes
 from enginebay.tensors import is_text, is_torch, numpy_dtype
 
 if TYPE_CHECKING:
@@ -167,9 +166,15 @@ class InputCheck:
 
 
 def _check_sums(sizes: Mapping[str, tuple[int, str]]) -> None:
+    sums = [dim for dim in sizes if "+" in dim]
+    if not sums:
+        return
+    from enginebay.params import add_sizes
+
     known = {dim: size for dim, (size, _) in sizes.items()}
-    for dim, (size, name) in sizes.items():
-        expected = add_sizes(dim.replace(" ", ""), known) if "+" in dim else None
+    for dim in sums:
+        size, name = sizes[dim]
+        expected = add_sizes(dim.replace(" ", ""), known)
         if expected not in (None, size):
             raise InputError(
                 f"dimension '{dim}' has size {size} in input '{name}', but the sum of the others "
