@@ -158,12 +158,6 @@ NO_TENSORS = {
         "input 'x' of 'bad.onnx' is of no type, expected a tensor",
         "give it the type of a tensor: the file declares none",
     ),
-    "no inputs": (
-        [NODE("Relu", ["w"], ["y"])],
-        {"inputs": (), "weights": (WEIGHTS,)},
-        "'bad.onnx' has no inputs: its outputs are constants",
-        "",
-    ),
 }
 
 
@@ -179,6 +173,35 @@ def test_what_is_no_tensor_is_refused_by_name(cli: Run, here: Path, name: str) -
         ran = cli(*words)
         shown = f"error: {error}\n" + (f"hint: {hint}\n" if hint else "")
         assert (ran.code, ran.out, ran.err) == (2, "", shown)
+
+
+def test_constants_are_converted_and_not_deployed(cli: Run, here: Path) -> None:
+    save(here / "bad.onnx", [NODE("Relu", ["w"], ["y"])], inputs=(), weights=(WEIGHTS,))
+    assert cli("inspect", "bad.onnx").code == 0
+    ran = cli("deploy", "bad.onnx", "--backend", "onnxruntime", "--work-dir", "out")
+    assert ran.code == 2
+    assert ran.err == (
+        "error: 'bad.onnx' has no inputs: its outputs are constants, which prove nothing\n"
+        "hint: convert it without a verdict: enginebay convert BACKEND bad.onnx\n"
+    )
+    assert cli("convert", "onnxruntime", "bad.onnx", "--work-dir", "out").code == 0
+
+
+def test_a_random_file_is_unverified_and_says_so(cli: Run, here: Path) -> None:
+    node = NODE("RandomNormalLike", ["x"], ["y"])
+    save(here / "bad.onnx", [node])
+    ran = cli(
+        "deploy", "bad.onnx", "--backend", "onnxruntime", "--work-dir", "out", "--input", "x=2x4"
+    )
+    assert ran.code == 1
+    assert "unverified: the file draws random numbers (RandomNormalLike)" in ran.err
+
+
+def test_an_artifact_command_names_the_way_from_a_file(cli: Run, here: Path) -> None:
+    save(here / "good.onnx", RELU)
+    ran = cli("run", "good.onnx")
+    assert ran.code == 1
+    assert ran.err.endswith("hint: deploy the model first: enginebay deploy good.onnx\n")
 
 
 #: Name → the nodes and other parts, and what onnx's checker says.

@@ -102,6 +102,20 @@ CASES = [
         (X, SCALES),
         lambda x, _: F.interpolate(x, scale_factor=(1.7, 1.3)),
     ),
+    # 0.7 in float32 is a little less than 0.7, and 1/3 a little more than a third.
+    Case(
+        'Resize<mode = "nearest", nearest_mode = "floor", '
+        'coordinate_transformation_mode = "asymmetric">',
+        13,
+        (_normal(1, 2, 10, 15), torch.tensor([]), torch.tensor([1, 1, 0.7, 1 / 3])),
+        lambda x, *_: F.interpolate(x, (7, 5)),
+    ),
+    Case(
+        'Resize<mode = "linear">',
+        13,
+        (_normal(1, 2, 10, 100), torch.tensor([]), torch.tensor([1, 1, 0.7, 0.29])),
+        lambda x, *_: F.interpolate(x, (7, 29), mode="bilinear", align_corners=False),
+    ),
     Case(
         "QuantizeLinear",
         13,

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginebay.authors.files import read_onnx
 from enginebay.errors import ModelSourceError
+from enginebay.ir.onnx_outline import read_outline
 
 #: Prints the growth of the peak memory in kB. ``ru_maxrss`` would include the parent process.
 _READ = """
@@ -46,6 +47,16 @@ def test_the_weights_are_not_read(tmp_path) -> None:
     command = [sys.executable, "-c", _READ, str(tmp_path / "m.onnx")]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(found.stdout) < 10_000  # kB, half of the weights
+
+
+def test_zeros_after_a_message_are_refused_at_once(tmp_path) -> None:
+    path = tmp_path / "zeros.onnx"
+    message = linear(2).SerializeToString()
+    path.write_bytes(message + bytes(64))
+    with pytest.raises(ValueError, match=f"the field at byte {len(message)} has the number 0"):
+        read_outline(path)
+    with pytest.raises(ModelSourceError, match="damaged"):
+        read_onnx(path)
 
 
 def test_damaged_file_is_refused_or_read_like_onnx(tmp_path) -> None:

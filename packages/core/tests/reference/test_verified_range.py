@@ -189,7 +189,7 @@ def test_an_open_size_of_a_file_says_up_to_where_it_was_tried(tmp_path: Path) ->
     deployment = eb.deploy(
         str(file.path), torch.randn(2, 3), backend="loopback", work_dir=tmp_path / "out"
     )
-    assert deployment.verification.extent().endswith(", 'batch' up to 2")
+    assert deployment.verification.extent().endswith(", 'batch' at 2 only")
 
 
 def test_an_artifact_of_an_earlier_version_has_no_range(tmp_path: Path) -> None:

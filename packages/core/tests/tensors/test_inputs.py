@@ -67,6 +67,14 @@ def test_the_suggested_text_of_an_input_can_be_typed(dims, text: str) -> None:
     assert len(array.shape) == text.count("x", 1) + (dims != ())
 
 
+def test_sizes_of_one_name_are_suggested_alike() -> None:
+    specs = [
+        TensorSpec("x", "float32", ("batch", "n")),
+        TensorSpec("state", "float32", (2, "batch", 8)),
+    ]
+    assert suggest_inputs(specs) == "--input x=1x16 --input state=2x1x8"
+
+
 @given(dims=st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
 def test_every_shape_is_parsed(dims: list[int]) -> None:
     assert parse_input(f"x={'x'.join(map(str, dims))}")["x"].dims == tuple(dims)

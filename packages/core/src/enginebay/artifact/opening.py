@@ -285,6 +285,8 @@ def _open_directory(path: Path) -> Artifact:
 
 
 def _suggest_neighbour(path: Path) -> str | None:
+    if path.suffix in SUFFIXES.values() and path.exists():
+        return f"deploy the model first: enginebay deploy {path}"
     artifacts = [manifest.parent.name for manifest in path.parent.glob(f"*/{MANIFEST_NAME}")]
     guess = nearest(path.name, artifacts)
     return f"did you mean '{path.with_name(guess)}'?" if guess and path.name else None

@@ -267,12 +267,26 @@ class Resize(Operator):
             more["nearest_mode"] = "floor"
         elif (more["mode"], way, more["nearest_mode"]) == _TENSORFLOW_NEAREST:
             way, more["nearest_mode"] = "half_pixel", "round_prefer_ceil"
-        elif way == "align_corners" and sizes is None:
-            axes = more.get("axes") or range(x.ndim)
-            lengths = np.array(x.shape)[list(axes)]
-            scales, sizes = None, np.floor(lengths * scales).astype(np.int64)
+        if scales is not None and np.size(scales):
+            lengths = np.array(x.shape)[list(more.get("axes") or range(x.ndim))]
+            scales = _find_meant_scales(lengths, np.asarray(scales))
+            if way == "align_corners":
+                scales, sizes = None, np.floor(lengths * scales).astype(np.int64)
         more["coordinate_transformation_mode"] = way
         return self.run_as("Resize", max(self.opset, 11), (x, roi, scales, sizes), more)
+
+
+def _find_meant_scales(lengths: NumpyArray, scales: NumpyArray) -> NumpyArray:
+    """Return scales in float64 that lead to the whole sizes which were meant.
+
+    0.7 in float32 is a little less, and ten times of it is 7 in float32 alone, in which engines
+    compute.
+    """
+    exact = lengths * scales.astype(np.float64)
+    whole = np.round(exact)
+    meant = whole / np.maximum(lengths, 1)
+    meant = np.where(lengths * meant < whole, np.nextafter(meant, np.inf), meant)
+    return np.where((np.abs(exact - whole) < 1e-6 * whole) & (whole > 0), meant, scales)
 
 
 class Upsample(Resize):

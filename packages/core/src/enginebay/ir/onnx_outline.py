@@ -40,6 +40,8 @@ def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> by
     copied = start
     while start < end:
         key, content = _read_varint(data, start)
+        if key < 8:  # a file that ends in zeros would be read byte by byte
+            raise ValueError(f"the field at byte {start} has the number 0")
         size, content = _content_size(data, content, key & 7)
         if key == path[0] << 3 | _LENGTH_DELIMITED:
             pieces.append(data[copied:start])

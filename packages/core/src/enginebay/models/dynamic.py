@@ -314,7 +314,7 @@ def name_sums(
 
     Example:
         >>> dims = {"x": {0: DynamicDim("a"), 1: DynamicDim("b"), 2: DynamicDim("c")}}
-        >>> name_sums(dims, {"a": (1, 2, 1), "b": (4, 4, 5), "c": (5, 6, 6)})["x"][2].name
+        >>> name_sums(dims, {"a": (1, 2, 1), "b": (4, 4, 6), "c": (5, 6, 7)})["x"][2].name
         'a+b'
     """
     free = dict(sizes)

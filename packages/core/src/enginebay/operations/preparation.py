@@ -142,6 +142,8 @@ def prepare_model(
     except ModelError as err:
         if judge is not source:
             err.hint = "limit the sizes of the file: --min-shapes and --max-shapes"
+            if lost := [name for name in expected.examples if name not in source.input_names]:
+                err.hint += f"; the file does not take {', '.join(lost)}, which the model takes"
         raise
     if judge is not source:
         reference = _name_reference(reference, judge, source)

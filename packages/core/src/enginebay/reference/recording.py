@@ -47,6 +47,15 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
 
 
+#: ONNX's operators that draw random numbers.
+_RANDOM = frozenset(
+    (
+        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
+        *("RandomUniform", "RandomUniformLike"),
+    )
+)
+
+
 def record_reference(
     model: BoundModel,
     backend: str,
@@ -223,6 +232,7 @@ def _record_foreign_file(
         collection.build_basis(),
         range=measure_range(model, collection.samples),
         decisions=None,
+        doubt=_find_randomness(model),
         witnessed=witnessed,
     )
     return _build_reference(model, reference, tuple(collection.samples), basis)
@@ -250,6 +260,14 @@ def _build_reference(
         model=model,
         runs=({},) * len(samples),
     )
+
+
+def _find_randomness(model: BoundModel) -> str:
+    """Return a doubt if an ONNX file draws random numbers; else an empty text."""
+    assert model.source.ir is not None
+    operators = summarise_onnx(model.source.ir.path).operators.get("ai.onnx", {})
+    drawn = ", ".join(name for name in operators if name in _RANDOM)
+    return f"the file draws random numbers ({drawn})" if drawn else ""
 
 
 def note_precision(basis: Basis, path: Path) -> Basis:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay import torch_private
 from enginebay.environment import require
-from enginebay.errors import ModelSourceError, UsageError, check_text
+from enginebay.errors import InputError, ModelSourceError, UsageError, check_text
 from enginebay.ir import check_tensors, is_ir_file, read_model_file
 from enginebay.named_objects import named_object, public_names, unify_errors
 from enginebay.sources.call_parameters import (
@@ -184,6 +184,11 @@ def _from_file(path: Path) -> ModelSource:
         raise unreadable(str(path))
     model, ir = read_model_file(path)
     check_tensors(ir)
+    if ir.kind == "onnx" and not ir.inputs:
+        raise InputError(
+            f"'{path.name}' has no inputs: its outputs are constants, which prove nothing",
+            hint=f"convert it without a verdict: enginebay convert BACKEND {path}",
+        )
     if ir.kind == "torchscript" and not hasattr(model, "forward"):
         raise ModelSourceError(
             f"'{path}' has no method forward; its methods: {', '.join(script_methods(model))}",

@@ -141,11 +141,12 @@ def suggest_inputs(specs: Iterable[TensorSpec]) -> str:
     """
     import shlex
 
-    return " ".join(f"--input {shlex.quote(suggest_input(spec))}" for spec in specs)
+    sizes: dict[str, int] = {}
+    return " ".join(f"--input {shlex.quote(_suggest_input(spec, sizes))}" for spec in specs)
 
 
-def suggest_input(spec: TensorSpec) -> str:
-    """Return the text of one such option; see :func:`suggest_inputs`."""
+def _suggest_input(spec: TensorSpec, named: dict[str, int]) -> str:
+    """Return the text of one such option; ``named`` has the open sizes of other inputs by name."""
     if spec.dims == ():
         return f"{spec.name}=1"
     if spec.dtype in ("string", "unknown"):
@@ -153,7 +154,10 @@ def suggest_input(spec: TensorSpec) -> str:
     dims = ("n", 3, "h", "w") if spec.dims is None else spec.dims
     # The open axes of an image's plane, of a sequence, and a batch.
     usual = (1, 8, 224, 224) if len(dims) == 4 else (1, *[16] * len(dims))
-    sizes = (dim if isinstance(dim, int) else usual[axis] for axis, dim in enumerate(dims))
+    sizes = (
+        dim if isinstance(dim, int) else named.setdefault(dim, usual[axis])
+        for axis, dim in enumerate(dims)
+    )
     return f"{spec.name}={'x'.join(map(str, sizes))}"
 
 

@@ -244,7 +244,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         domain = self.basis.domain if self.basis else {}
         within = " and ".join(f"{name}={low:g},{high:g}" for name, (low, high) in domain.items())
         tried = self.basis.range.open_sizes if self.basis and self.basis.range else {}
-        sizes = "".join(f", '{name}' up to {size}" for name, size in tried.items())
+        sizes = "".join(f", '{name}' {size}" for name, size in tried.items())
         return (f"{text} within {within}" if within else text) + sizes
 
     def __repr__(self) -> str:

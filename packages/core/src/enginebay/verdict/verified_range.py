@@ -136,9 +136,13 @@ class VerifiedRange(msgspec.Struct, frozen=True, kw_only=True):
     sizes: dict[str, ComparedSizes]
 
     @property
-    def open_sizes(self) -> dict[str, int]:
-        """Name of a dynamic dimension without a limit → largest compared size."""
-        return {name: size.sizes[-1] for name, size in self.sizes.items() if not size.limited}
+    def open_sizes(self) -> dict[str, str]:
+        """Name of a dynamic dimension without a limit → ``up to 20``, or ``at 6 only``."""
+        found = {name: size.sizes for name, size in self.sizes.items() if not size.limited}
+        return {
+            name: f"up to {sizes[-1]}" if len(sizes) > 1 else f"at {sizes[0]} only"
+            for name, sizes in found.items()
+        }
 
     def keep(self, names: Iterable[str]) -> VerifiedRange:
         """Return a copy that is limited to the inputs in ``names``."""
