@@ -184,6 +184,7 @@ def refused(path: Path) -> Path:
             op_type="Unique", name=f"unique_{number}", input=["y"], output=[f"u{number}"]
         )
     model.graph.node.add(op_type="Mine", name="own", domain="mine", input=["y"], output=["o"])
+    model.opset_import.add(domain="mine", version=1)
     onnx.save(model, path)
     return path
 
