@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginebay.ir import summarise_onnx
+from enginebay.ir import read_and_summarise, summarise_onnx
+from enginebay.ir.onnx_summary import ONNXSummary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +76,8 @@ def test_inspect_prints_the_contents_and_what_to_type(
     assert ["producer", "a tool 3.1"] in lines
     assert ["weights", "32 B int8, 4 B float32"] in lines
     assert "own: 1 Twice" in out
-    assert out.endswith("enginebay deploy m.onnx --input x=2 --input flag=1\n")
+    assert "  enginebay deploy m.onnx --input x=2 --input flag=1\n" in out
+    assert out.endswith("  enginebay preview m.onnx --input x=2 --input flag=1\n")
 
 
 @pytest.mark.parametrize(
@@ -120,3 +122,19 @@ def test_a_file_is_described_and_summarised_in_one_reading(
     monkeypatch.setattr(onnx_file, "read_outline", lambda file: opened.append(file) or read(file))
     assert read_and_summarise(path)[1:] == expected
     assert opened == [path]
+
+
+def test_weights_that_are_equal_are_counted(tmp_path: Path) -> None:
+    large, small = np.ones((16, 32), np.float32), np.ones(4, np.int64)
+    weights = {"a": large, "b": large, "c": large * 2, "d": small, "e": small}
+    nodes = [helper.make_node("Identity", [name], [f"y{name}"]) for name in weights]
+    outputs = [helper.make_tensor_value_info(f"y{name}", 1, None) for name in weights]
+    graph = helper.make_graph(
+        nodes, "g", [], outputs, [numpy_helper.from_array(w, n) for n, w in weights.items()]
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph), path)
+    _, _, summary = read_and_summarise(path)
+    assert isinstance(summary, ONNXSummary)
+    assert summary.duplicates == (1, large.nbytes)
+    assert ("duplicates", "1 weight equals another, 2.0 KiB") in summary.fields()

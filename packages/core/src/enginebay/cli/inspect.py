@@ -55,7 +55,8 @@ def run(args: Namespace) -> int:
             specs = tuple(describe_script_inputs(module))
         elif not specs and module is not None and (methods := script_methods(module)):
             name = f"{name}:{methods[0]}"
-        print_next([f"enginebay deploy {shlex.quote(name)} {suggest_inputs(specs)}".rstrip()])
+        words = f"{shlex.quote(name)} {suggest_inputs(specs)}".rstrip()
+        print_next([f"enginebay deploy {words}", f"enginebay preview {words}"])
         return 0
     artifact = open_artifact(args.path)
     if args.json:

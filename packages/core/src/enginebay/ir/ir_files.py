@@ -85,7 +85,9 @@ def read_and_summarise(path: Path) -> tuple[Any, IRModel, ONNXSummary | TorchSum
         model, ir = read_model_file(path)
         return model, ir, summarise_torch(model, ir.path)
     from enginebay.ir.onnx_file import describe_proto, parse_onnx
+    from enginebay.ir.onnx_outline import measure_duplicates
     from enginebay.ir.onnx_summary import summarise_proto
 
     proto = parse_onnx(path)
-    return None, describe_proto(proto, path.absolute()), summarise_proto(proto)
+    summary = summarise_proto(proto, measure_duplicates(path))
+    return None, describe_proto(proto, path.absolute()), summary

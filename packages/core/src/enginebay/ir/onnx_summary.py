@@ -44,6 +44,7 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
             loops and functions.
         weights: Dtype → number of bytes of the initializers and constants.
         halves: The precisions (``fp16``, ``bf16``) that operators other than a Cast take.
+        duplicates: How many initializers in the file equal another one, and their bytes together.
     """
 
     producer: str
@@ -51,6 +52,7 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
     operators: dict[str, dict[str, int]]
     weights: dict[str, int]
     halves: tuple[str, ...] = ()
+    duplicates: tuple[int, int] = (0, 0)
 
     @property
     def quantised(self) -> tuple[str, ...]:
@@ -96,6 +98,7 @@ class ONNXSummary(msgspec.Struct, frozen=True, kw_only=True):
             ("opsets", opsets),
             *(("operators", _list_operators(*item)) for item in self.operators.items()),
             ("weights", weights),
+            ("duplicates", _describe_duplicates(*self.duplicates)),
             ("quantised", ", ".join(self.quantised)),
         ]
 
@@ -109,8 +112,8 @@ def summarise_onnx(path: Path) -> ONNXSummary:
     return summarise_proto(parse_onnx(path))
 
 
-def summarise_proto(proto: onnx.ModelProto) -> ONNXSummary:
-    """Return what a parsed ONNX file contains."""
+def summarise_proto(proto: onnx.ModelProto, duplicates: tuple[int, int] = (0, 0)) -> ONNXSummary:
+    """Return what a parsed ONNX file contains; the caller has found the duplicates in the file."""
     from enginebay.ir.onnx_file import read_dtype
 
     counts: dict[str, Counter[str]] = {}
@@ -138,6 +141,17 @@ def summarise_proto(proto: onnx.ModelProto) -> ONNXSummary:
         operators={domain: dict(nodes.most_common()) for domain, nodes in counts.items()},
         weights=dict(weights.most_common()),
         halves=tuple(sorted(found)),
+        duplicates=duplicates,
+    )
+
+
+def _describe_duplicates(count: int, size: int) -> str:
+    from enginebay.display import human_size
+
+    if not count:
+        return ""
+    return (
+        f"{count} weight{' equals another' if count == 1 else 's equal others'}, {human_size(size)}"
     )
 
 
