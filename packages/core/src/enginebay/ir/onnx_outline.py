@@ -6,6 +6,7 @@ type) and a content. See https://protobuf.dev/programming-guides/encoding/.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from hashlib import sha256
 from mmap import ACCESS_READ, mmap
@@ -48,18 +49,20 @@ def measure_duplicates(path: Path) -> tuple[int, int]:
     Raises:
         OSError: The file cannot be read.
     """
-    places: list[slice] = []
-    seen: set[bytes] = set()
-    count = size = 0
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        with suppress(ValueError, IndexError):
+    places: list[tuple[int, int]] = []
+    with path.open("rb") as file:
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as data, suppress(ValueError, IndexError):
             _copy_without(data, 0, len(data), _WEIGHT_PATH, places)
-        for place in places:
-            if place.stop - place.start >= _LEAST_DUPLICATE:
-                with memoryview(data) as whole, whole[place] as weight:
-                    digest = sha256(weight).digest()
-                count += digest in seen
-                size += (place.stop - place.start) * (digest in seen)
+        lengths = Counter(length for _, length in places)
+        seen: set[bytes] = set()
+        count = size = 0
+        for start, length in places:
+            # Read, not mapped: the memory stays small.
+            if length >= _LEAST_DUPLICATE and lengths[length] > 1:
+                file.seek(start)
+                digest = sha256(file.read(length)).digest()
+                if digest in seen:
+                    count, size = count + 1, size + length
                 seen.add(digest)
     return count, size
 
@@ -69,11 +72,11 @@ def _copy_without(
     start: int,
     end: int,
     path: tuple[int, ...],
-    places: list[slice] | None = None,
+    places: list[tuple[int, int]] | None = None,
 ) -> bytes:
     """Return a message without the nested fields at ``path``, a sequence of field numbers.
 
-    The places of these fields' contents are added to ``places``.
+    The start and the size of these fields' contents are added to ``places``.
     """
     pieces = []
     copied = start
@@ -86,7 +89,7 @@ def _copy_without(
             pieces.append(data[copied:start])
             copied = content + size
             if len(path) == 1 and places is not None:
-                places.append(slice(content, copied))
+                places.append((content, size))
             if len(path) > 1:
                 inside = _copy_without(data, content, min(copied, end), path[1:], places)
                 pieces += [_encode_varint(key), _encode_varint(len(inside)), inside]
