@@ -301,7 +301,7 @@ def test_compare_flag_applies_comparators_and_refuses_unfitting(
     base += ("--overwrite", "--exporter", "torchscript")
     made = cli(*base, "--compare", "output_0=top-k:3", "--compare", "output_1=set")
     assert made.code == 0, made.err
-    assert "compared   top-k:3 of output_0:" in made.out
+    assert "compared  top-k:3 of output_0:" in made.out
     before = Path("art/manifest.json").read_bytes()
     for wrong, message in {
         "output_0=top-k:9": (
