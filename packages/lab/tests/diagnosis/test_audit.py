@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from packages.lab.tests.diagnosis.audited_files import (
@@ -300,3 +301,32 @@ def test_files_that_cannot_be_audited(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(kind) as raised:
             lab.audit(files)
         assert str(raised.value).startswith(start)
+
+
+POOL = "MaxPool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1>"
+NODES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "an attribute": (
+        f"y = {POOL}(x)",
+        "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(x)",
+        ("MaxPool: ceil_mode 0 instead of 1",),
+    ),
+    "a default": (f"y = {POOL}(x)", f"y = {POOL[:-1]}, storage_order = 0>(x)", ()),
+    "an operator": ("y = Relu(x)", "y = Clip(x, low)", ("a Clip more", "a Relu less")),
+}
+
+
+@pytest.mark.parametrize("case", NODES)
+def test_nodes_that_differ_are_named_though_the_outputs_agree(case: str, tmp_path: Path) -> None:
+    *bodies, nodes = NODES[case]
+    paths = [tmp_path / f"{name}.onnx" for name in "ab"]
+    for path, body in zip(paths, bodies, strict=True):
+        weights = "<float low = {0}>" if "low" in body else ""
+        text = f"g (float[1, 1, 9, 9] x) => (float[1, 1, h, w] y) {weights} {{ {body} }}"
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+        onnx.save(model, path)
+    found = lab.audit(paths)
+    assert found.same
+    assert found.rows[1].nodes == nodes
+    assert found.summary.startswith(
+        "the same outputs, though nodes differ: " if nodes else "the same model: "
+    )

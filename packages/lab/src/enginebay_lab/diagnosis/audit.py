@@ -59,6 +59,8 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
             two files decides the tolerance.
         same: True if the file is the same model as the first.
         remarks: How its inputs and outputs differ from those of the first file.
+        nodes: The nodes that differ from those of the first file; empty if its graph is another
+            exporter's, or an optimised one.
         is_compatible: True if it takes the same arrays, except for their names and their precision.
         total: The number of weights in this file.
         weights: ``rearranged`` if some weights have no counterpart, such as after a fusion; then
@@ -73,6 +75,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     precision: str
     same: bool = True
     remarks: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     is_compatible: bool = True
     total: int = 0
     weights: WeightRelation = "equal"
@@ -109,7 +112,9 @@ class Audit(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
         """The result in one sentence."""
         first, *others = self.rows
         if self.same:
-            return f"the same model: {', '.join(row.file for row in self.rows)}"
+            is_changed = any(row.nodes for row in others)
+            text = "the same outputs, though nodes differ" if is_changed else "the same model"
+            return f"{text}: {', '.join(row.file for row in self.rows)}"
         wrong = ", ".join(row.file for row in others if not row.same)
         return f"not the same model as {first.file}: {wrong}"
 
@@ -145,6 +150,7 @@ def _cells(row: AuditRow) -> tuple[str, ...]:
 
 def _lines(row: AuditRow) -> Iterator[str]:
     yield from row.remarks
+    yield _list_names("nodes that differ", row.nodes)
     is_fused = row.weights == "rearranged"
     label = "fused or changed" if is_fused else "weights that differ"
     yield _list_names(label, [weight.describe() for weight in row.changed])

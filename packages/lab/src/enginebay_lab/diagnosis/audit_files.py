@@ -25,6 +25,7 @@ from enginebay.errors import (
     one_line,
 )
 from enginebay_lab.diagnosis.audit import Audit, AuditRow, ChangedWeight
+from enginebay_lab.diagnosis.changed_nodes import find_changed_nodes
 from enginebay_lab.diagnosis.model_weights import (
     RELATIONS,
     find_relation,
@@ -180,6 +181,7 @@ def _compare_file(first: _File, other: _File) -> AuditRow:
     return msgspec.structs.replace(
         row,
         remarks=tuple(remarks),
+        nodes=find_changed_nodes(first.ir.path, other.ir.path),
         is_compatible=is_compatible,
         same=row.same and is_compatible,
     )

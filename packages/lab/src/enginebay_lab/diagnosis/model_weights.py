@@ -58,7 +58,7 @@ def read_weights(path: Path) -> dict[str, Weight]:
     """
     import onnx
 
-    graphs = [*_walk_graphs(onnx.load(path).graph)]
+    graphs = [*walk_graphs(onnx.load(path).graph)]
     nodes = [node for graph in graphs for node in graph.node]
     tensors = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
     for node in nodes:
@@ -133,13 +133,13 @@ def _is_rounded(
     return np.allclose(ours, theirs, relative, absolute, equal_nan=True)
 
 
-def _walk_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+def walk_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """Yield a graph, and those in the attributes of its nodes: branches and the bodies of loops."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
-                yield from _walk_graphs(inner)
+                yield from walk_graphs(inner)
 
 
 def _find_scale(
