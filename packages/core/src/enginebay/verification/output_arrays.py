@@ -23,6 +23,10 @@ _MAX_SAMPLED_ELEMENTS = 1 << 20
 #: values.
 _OUTLIER_RATIO = 100
 
+#: If more than this part of the values are such peaks, and are at most 1, they are none: of a
+#: saturated sigmoid or tanh, more than half of the results may be nearly 0.
+_MAX_PEAKS = 0.25
+
 #: In 8 bits no value up to this is an outlier: compared with the best class of a softmax, all far
 #: smaller values are noise there. Replacements of infinity are larger.
 _LARGEST_8_BIT_VALUE = 1000.0
@@ -160,9 +164,13 @@ def _measure_magnitudes(values: NumpyArray, noise: float, axes: Sequence[int]) -
         zeros = {axis: np.zeros(values.shape[axis]) for axis in axes}
         return _Magnitudes(0.0, zeros, zeros)
     median = np.partition(nonzero, nonzero.size // 2)[nonzero.size // 2]
-    counted &= sizes / _OUTLIER_RATIO <= median
+    usual = sizes / _OUTLIER_RATIO <= median
     if noise >= 1:  # 8 bits
-        counted |= sizes <= _LARGEST_8_BIT_VALUE
+        usual |= sizes <= _LARGEST_8_BIT_VALUE
+    saturated = counted & ~usual & (sizes <= 1)
+    if np.count_nonzero(saturated) > _MAX_PEAKS * nonzero.size:
+        usual |= saturated
+    counted &= usual
     sizes, indices = sizes[counted], indices[counted]
     top = float(sizes.max())  # squares of values near the ends of float64 would overflow or vanish
     squares = (sizes / top) ** 2
