@@ -109,6 +109,7 @@ BUGS = (
             torch.randn(1, 1, 4, 4),
         ),
         backend="openvino",
+        verdict="verified",
     ),
     KnownBug(
         "openvinotoolkit/openvino#35893",
@@ -124,6 +125,7 @@ BUGS = (
         ),
         backend="openvino",
         exporter="dynamo",
+        verdict="verified",
     ),
     KnownBug(
         "openvinotoolkit/openvino#37957",
