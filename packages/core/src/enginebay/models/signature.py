@@ -185,13 +185,13 @@ def read_signature(
     named, notes = _name_outputs(result, inputs, output_names, caches=call.caches)
     chosen = {name: name for name in named}
     if expected_outputs is not None:
-        with_caches, _ = _name_outputs(result, inputs, None, caches=True)
         if (found := _match_names(expected_outputs, named)) is None:
-            found, named = _match_names(expected_outputs, with_caches), with_caches
+            named, _ = _name_outputs(result, inputs, None, caches=True)
+            found = _match_names(expected_outputs, named)
             call = replace(call, caches=True)
         if found is None:
             raise InputError(
-                f"the model returns {', '.join(with_caches)}; expected outputs: "
+                f"the model returns {', '.join(named)}; expected outputs: "
                 f"{', '.join(expected_outputs)}",
                 hint="pass the model that was exported, or one that returns a dict of these names",
             )
