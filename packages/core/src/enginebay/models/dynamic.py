@@ -319,16 +319,16 @@ def name_sums(
     """
     free = dict(sizes)
     sums: dict[str, str] = {}
+    # The largest first: a sum is larger than its terms.
     for name, values in sorted(sizes.items(), key=lambda item: -sum(item[1])):
-        others = [other for other in free if other != name]
-        terms = [({*map(operator.sub, values, free[x])}, x) for x in others]
-        pairs = ((*map(operator.add, free[x], free[y]),) for x, y in combinations(others, 2))
-        found = [f"{x}+{gap}" for gaps, x in terms if len(gaps) == 1 for gap in gaps if gap > 0]
-        found = found if len({*values}) > _FEW_SIZES else []
-        names = (f"{x}+{y}" for x, y in combinations(others, 2))
-        found += [text for text, total in zip(names, pairs, strict=True) if total == (*values,)]
-        if found and name not in fixed and len({*values}) >= _FEW_SIZES:
-            sums[name] = found[0]
+        count = len({*values})
+        if name in fixed or count < _FEW_SIZES:
+            continue
+        others = {other: free[other] for other in free if other != name}
+        # A fixed difference is a coincidence more easily than a sum of two.
+        text = _find_gap(values, others) if count > _FEW_SIZES else ""
+        if text := text or _find_pair(values, others):
+            sums[name] = text
             del free[name]
     known = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
     renamed = {name: _sum_ranges(DynamicDim(text), known) for name, text in sums.items()}
@@ -336,6 +336,23 @@ def name_sums(
         name: {axis: renamed.get(dim.name, dim) for axis, dim in axes.items()}
         for name, axes in dynamic.items()
     }
+
+
+def _find_gap(values: Sequence[int], others: Mapping[str, Sequence[int]]) -> str:
+    """Return a dimension that is always smaller by one number, as a sum: ``past+1``; else ""."""
+    for name, sizes in others.items():
+        gaps = {*map(operator.sub, values, sizes)}
+        if len(gaps) == 1 and (gap := gaps.pop()) > 0:
+            return f"{name}+{gap}"
+    return ""
+
+
+def _find_pair(values: Sequence[int], others: Mapping[str, Sequence[int]]) -> str:
+    """Return two dimensions that always add up to the values: ``past+tokens``; else ""."""
+    for first, second in combinations(others, 2):
+        if [*map(operator.add, others[first], others[second])] == [*values]:
+            return f"{first}+{second}"
+    return ""
 
 
 def check_sums(dynamic: DynamicShapes, shapes: Mapping[str, Sequence[int]]) -> None:
