@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.ir import quiet
+from enginebay.sources import ScriptName
 from enginebay.tensors import output_leaves
 
 if TYPE_CHECKING:
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay.models import Signature
-
-
-class _Name(str):
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def flatten_script(model: Any, signature: Signature) -> torch.jit.ScriptModule | None:
@@ -41,7 +35,7 @@ def flatten_script(model: Any, signature: Signature) -> torch.jit.ScriptModule |
         return None
     (returned,) = model.forward.schema.returns
     places = [*_list_places(result, returned.type, "result")]
-    names = [_Name(f"input_{index}") for index in range(len(tensors))]
+    names = [ScriptName(f"input_{index}") for index in range(len(tensors))]
     args, keywords = signature.call.fill(names)  # type: ignore[arg-type]  # names instead of values
     passed = [*map(repr, args), *(f"{name}={value!r}" for name, value in keywords.items())]
     parameters = ", ".join(["self", *(f"{name}: Tensor" for name in names)])

@@ -8,6 +8,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.sources.call_parameters import (
+        ScriptName as ScriptName,
         as_script_number as as_script_number,
         describe_script_inputs as describe_script_inputs,
         forward_parameters as forward_parameters,
@@ -39,8 +40,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "sources.call_parameters": (
-            "as_script_number describe_script_inputs forward_parameters required_parameters "
-            "script_methods"
+            "ScriptName as_script_number describe_script_inputs forward_parameters "
+            "required_parameters script_methods"
         ),
         "sources.function_models": "FunctionModel",
         "sources.named_weights": "name_weights",

@@ -55,7 +55,7 @@ def _script_parameter(argument: torch.Argument) -> inspect.Parameter:
     empty = inspect.Parameter.empty
     default = argument.default_value if argument.has_default_value() else empty
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    annotation = _ScriptType(argument.type.annotation_str)
+    annotation = ScriptName(argument.type.annotation_str)
     return inspect.Parameter(argument.name, kind, default=default, annotation=annotation)
 
 
@@ -67,8 +67,8 @@ _NUMBERS: dict[str, tuple[type, str]] = {
 }
 
 
-class _ScriptType(str):
-    """The name of a parameter's type in TorchScript, which messages show without quotes."""
+class ScriptName(str):
+    """A name in TorchScript, which a text shows without quotes."""
 
     __slots__ = ()
 
@@ -101,6 +101,6 @@ def describe_script_inputs(model: nn.Module) -> list[TensorSpec]:
 
 def _number_type(parameter: inspect.Parameter) -> tuple[type, str] | None:
     kind = parameter.annotation
-    if not isinstance(kind, _ScriptType):
+    if not isinstance(kind, ScriptName):
         return None
     return _NUMBERS.get(kind.removeprefix("Optional[").removesuffix("]"))
