@@ -37,6 +37,7 @@ PACKAGES = {
     "enginebay-ncnn": "packages/backend-ncnn",
     "enginebay-tensorrt": "packages/backend-tensorrt",
     "enginebay-models": "packages/codebase-models",
+    "enginebay-transformers": "packages/codebase-transformers",
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-mmdet": "packages/codebase-mmdet",
     "enginebay-lab": "packages/lab",

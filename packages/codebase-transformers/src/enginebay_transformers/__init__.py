@@ -1,0 +1,3 @@
+"""Verified exports of transformers' models, and decoders that generate without torch."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Commands of `enginebay` for transformers: one module for each."""
