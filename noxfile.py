@@ -73,8 +73,8 @@ def install(
 ) -> None:
     """Install the wheels of our packages among ``wanted``, and the rest, in one go.
 
-    Nothing that one of the ``shared`` environments has is installed again. What is in ``alone``
-    comes without its requirements.
+    Nothing that one of the ``shared`` environments has is installed again. What is in ``alone``,
+    ours or not, comes without its requirements.
     """
     environment = Path(session.bin).parent
     (packages,) = environment.glob("lib/python*/site-packages")
@@ -82,17 +82,19 @@ def install(
     folders = [environment.with_name(name) / inside for name in shared]
     (packages / "shared.pth").write_text("".join(f"{folder}\n" for folder in folders))
     names = {requirement.partition("[")[0]: requirement for requirement in wanted}
-    ours = [name for name in names if name in PACKAGES]
+    ours = [name for name in (*names, *alone) if name in PACKAGES]
+    wheels = {}
     for name in ours:
         (wheel,) = WHEELS.glob(f"{name.replace('-', '_')}-*.whl")
-        names[name] = f"{names[name]} @ {wheel.as_uri()}"
+        wheels[name] = f"{names.get(name, name)} @ {wheel.as_uri()}"
+    names |= {name: wheel for name, wheel in wheels.items() if name in names}
     if ours:  # the wheel that was installed before must go: the version's number may not change
         session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     pins = ("-c", str(ROOT / "constraints.txt")) if pinned else ()
     if names:
         session.install(*pins, *names.values())
     if alone:
-        session.install(*pins, "--no-deps", *alone)
+        session.install(*pins, "--no-deps", *(wheels.get(name, name) for name in alone))
 
 
 def python(session: nox.Session, *arguments: str, **env: str) -> None:
