@@ -50,3 +50,73 @@ def build_decoder(kind: str, **options: Any) -> Any:
 def llama() -> Any:
     """A Llama of two layers."""
     return build_decoder("llama")
+
+
+@pytest.fixture(scope="session")
+def build() -> Any:
+    """A function from the kind of a model, such as 'llama', to a small one with random weights."""
+    others = {"t5": build_t5, "whisper": build_whisper, "llava": build_llava}
+    return lambda kind: others[kind]() if kind in others else build_decoder(kind)
+
+
+@pytest.fixture(scope="session")
+def prompts() -> Any:
+    """A function that returns three prompts, the second of which is padded on the left."""
+    return padded_prompts
+
+
+def build_t5() -> Any:
+    """Return a T5 with an encoder and a decoder of two layers."""
+    import torch
+    import transformers as tf
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2}
+    config = tf.T5Config(**sizes, num_heads=4, decoder_start_token_id=0)
+    return tf.T5ForConditionalGeneration(config).eval()
+
+
+def build_whisper() -> Any:
+    """Return a Whisper with an encoder and a decoder of one layer."""
+    import torch
+    import transformers as tf
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    widths = {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "num_mel_bins": 8}
+    lengths = {"max_source_positions": 20, "max_target_positions": 32}
+    ids = TOKENS | {"decoder_start_token_id": 3}
+    suppressed = {"suppress_tokens": None, "begin_suppress_tokens": None}
+    config = tf.WhisperConfig(**sizes, **heads, **widths, **lengths, **ids, **suppressed)
+    return tf.WhisperForConditionalGeneration(config).eval()
+
+
+def build_llava() -> Any:
+    """Return a Llava for images of 8x8, with the id 49 for a patch of an image."""
+    import torch
+    import transformers as tf
+
+    torch.manual_seed(0)
+    vision = tf.CLIPVisionConfig(
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=8,
+        patch_size=4,
+        projection_dim=16,
+    )
+    text = tf.LlamaConfig(**SIZES, **TOKENS)
+    config = tf.LlavaConfig(vision_config=vision, text_config=text, image_token_index=49)
+    return tf.LlavaForConditionalGeneration(config).eval()
+
+
+def padded_prompts(padding: int = 2) -> dict[str, Any]:
+    """Return three prompts of seven ids, the second of which is padded on the left."""
+    import torch
+
+    ids = torch.randint(3, 48, (3, 7), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[1, :padding] = 0
+    return {"input_ids": ids, "attention_mask": mask}
