@@ -99,6 +99,11 @@ def check_record_output_structure(value: Any) -> None:
     assert '"context": "[\\"a\\", \\"b\\"]"' in kept.out_spec
 
 
+def check_get_leaf_tensors(value: Any) -> None:
+    nested = {"cache": [torch.zeros(1)], "logits": torch.ones(2)}
+    assert [*value(nested)] == ["cache.0", "logits"]
+
+
 def check_register_backend(value: Any) -> None:
     assert parameters(value) == ["exporter", "runner"]
 

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from enginebay_transformers import upstream
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -88,15 +90,14 @@ def find_breaches(
 def _run(model: Any, sample: Sample, generates: bool) -> list[Call]:
     """Run the model; return the inputs and outputs of each call."""
     import torch
-    from transformers.exporters.utils import get_leaf_tensors
 
     calls: list[Call] = []
 
     def begin(_: object, __: object, inputs: dict[str, Any]) -> None:
-        calls.append((get_leaf_tensors(copy.deepcopy(inputs)), {}))
+        calls.append((upstream.get_leaf_tensors(copy.deepcopy(inputs)), {}))
 
     def end(_: object, __: object, outputs: Any) -> None:
-        calls[-1][1].update(get_leaf_tensors(getattr(outputs, "logits", outputs)))
+        calls[-1][1].update(upstream.get_leaf_tensors(getattr(outputs, "logits", outputs)))
 
     hooks = (
         model.register_forward_pre_hook(begin, with_kwargs=True),

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
         build_export_metadata as build_export_metadata,
         record_output_structure as record_output_structure,
     )
-    from transformers.exporters.utils import decompose_for_generation as decompose_for_generation
+    from transformers.exporters.utils import (
+        decompose_for_generation as decompose_for_generation,
+        get_leaf_tensors as get_leaf_tensors,
+    )
 
 #: Module of transformers → the names in it, separated by spaces.
 HOMES = {
@@ -45,7 +48,7 @@ HOMES = {
         " ModelRunner register_backend"
     ),
     "transformers.exporters.metadata": "build_export_metadata record_output_structure",
-    "transformers.exporters.utils": "decompose_for_generation",
+    "transformers.exporters.utils": "decompose_for_generation get_leaf_tensors",
 }
 
 
