@@ -1,48 +1,65 @@
-"""What core knows of the lab and vision: their names for messages, but no flag in its hints."""
+"""Hints that name a package of Enginebay name one that can be installed."""
 
 from __future__ import annotations
 
-import inspect
+import ast
 import re
-from argparse import ArgumentParser
-from importlib import import_module
-from importlib.metadata import entry_points
+import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import enginebay as eb
-from enginebay.plugins import known_packages
-from enginebay_vision import plugin
+import enginebay.installation as installation
 
-CORE = Path(eb.__file__).parent
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-
-def flags_of(module: str) -> set[str]:
-    parser = ArgumentParser(add_help=False)
-    import_module(module).add_arguments(parser, [])
-    return {flag for flag in parser._option_string_actions if flag.startswith("--")}
-
-
-def flags_of_core() -> set[str]:
-    texts = (path.read_text() for path in CORE.glob("cli/*.py"))
-    written = {flag for text in texts for flag in re.findall(r'"(--[a-z0-9-]+)"', text)}
-    declared = (eb.ExportOptions, eb.VerifyOptions, eb.BackendParams)
-    names = {name for options in declared for name in options.__struct_fields__}
-    names |= {*inspect.signature(eb.deploy).parameters}
-    return written | {f"--{name.replace('_', '-')}" for name in names}
+ROOT = Path(__file__).parents[1]
+SOURCES = [*ROOT.glob("packages/*/src/**/*.py")]
+#: Another machine's own origin is unknown here.
+ELSEWHERE = ROOT / "packages/lab/src/enginebay_lab/executors/task_worker.py"
 
 
-def test_core_knows_every_command_of_the_lab_and_every_kind_of_task_of_vision() -> None:
-    """It names the package if this package is not installed."""
-    installed = entry_points(group="enginebay.commands")
-    lab = {entry.name for entry in installed if entry.dist and entry.dist.name == "enginebay-lab"}
-    assert lab == set(known_packages("commands"))
-    assert set(plugin.tasks()) == set(known_packages("tasks"))
+def texts(path: Path) -> Iterator[str]:
+    """Return the constant texts of a module that are no docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            yield str(node.value)
 
 
-def test_core_names_no_flag_of_the_lab_in_its_hints() -> None:
-    commands = (f"enginebay_lab.commands.{name}" for name in known_packages("commands"))
-    lab = set().union(*map(flags_of, commands)) - flags_of_core()
-    assert {"--against", "--max-drop"} <= lab
-    tables = (CORE / "errors" / "hints.py").read_text().partition("class Option")[0]
-    named = set(re.findall(r'"([a-z0-9_]+)"', tables))
-    assert {flag[2:].replace("-", "_") for flag in lab} & named == set()
+def test_only_one_place_makes_the_command_that_installs_our_packages() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in SOURCES
+        for text in texts(path)
+        if re.search(r"pip install[^&]*\benginebay", text) and path != ELSEWHERE
+    }
+    assert not found, "use enginebay.environment.install_command"
+
+
+def test_each_package_of_the_repository_has_its_folder() -> None:
+    own = {}
+    for project in ROOT.glob("packages/*/pyproject.toml"):
+        own[tomllib.loads(project.read_text("utf-8"))["project"]["name"]] = project.parent.name
+    assert installation.read_known()["folders"] == own
+
+
+def test_extras_that_a_module_names_exist() -> None:
+    named = {
+        found.groups()
+        for path in SOURCES
+        for text in texts(path)
+        if (found := re.fullmatch(r"(enginebay[\w-]*)\[([\w,-]+)\]", text))
+    }
+    assert named
+    for name, extras in named:
+        folder = ROOT / "packages" / installation.read_known()["folders"][name]
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), name

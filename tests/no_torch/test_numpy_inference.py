@@ -12,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import enginebay as eb
+from enginebay.environment import install_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,7 @@ def test_model_file_that_imports_torch_names_the_extra(tmp_path: Path) -> None:
     assert ran.returncode == 3
     assert ran.stderr == (
         "error: importing 'net.py' needs the package 'torch', which is not installed\n"
-        'hint: pip install "enginebay[export]"\n'
+        f"hint: {install_command('enginebay[export]')}\n"
     )
 
 

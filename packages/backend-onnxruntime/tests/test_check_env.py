@@ -13,6 +13,7 @@ import pytest
 
 import enginebay as eb
 import enginebay_onnxruntime
+from enginebay.environment import install_command
 from enginebay.errors import ParamsError
 from enginebay_testing.command_runs import call_command
 
@@ -68,7 +69,7 @@ def test_an_old_wheel_fails_the_check(backend, distributions):
     distributions(onnxruntime="1.10.0")
     check = backend.check_env().failed
     assert check.found == "onnxruntime 1.10.0"
-    assert check.fix == 'pip install "onnxruntime>=1.22"'
+    assert check.fix == "pip install 'onnxruntime>=1.22'"
 
 
 def test_a_wheel_that_cannot_be_imported_fails_the_check(backend, tmp_path, monkeypatch):
@@ -79,7 +80,7 @@ def test_a_wheel_that_cannot_be_imported_fails_the_check(backend, tmp_path, monk
     check = backend.check_env().failed
     assert (check.tier, check.name) == ("import", "onnxruntime")
     assert check.found == "ImportError: libfoo.so.1: cannot open"
-    assert check.fix == "pip install --force-reinstall 'enginebay-onnxruntime[cpu]'"
+    assert check.fix == install_command("enginebay-onnxruntime[cpu]", "--force-reinstall")
 
 
 @pytest.mark.slow
@@ -99,7 +100,7 @@ def test_a_build_without_cuda_fails_the_check(backend):
     check = report.failed
     assert (check.tier, check.name) == ("device", "CUDAExecutionProvider")
     assert check.found.startswith("a build with ")
-    assert check.fix == "pip install --force-reinstall 'enginebay-onnxruntime[gpu]'"
+    assert check.fix == install_command("enginebay-onnxruntime[gpu]", "--force-reinstall")
     assert report.checks[-1].status == "skipped"
 
 
@@ -130,7 +131,7 @@ def test_the_command_exits_with_3_if_a_named_backend_fails(capfd):
     code, out, _ = call_command(capfd, "check-env", "onnxruntime", "--device", "cuda")
     assert code == 3
     assert "onnxruntime: NOT OK" in out
-    assert "fix: pip install --force-reinstall 'enginebay-onnxruntime[gpu]'" in out
+    assert f"fix: {install_command('enginebay-onnxruntime[gpu]', '--force-reinstall')}" in out
 
 
 # -- an environment without ONNX Runtime ----------------------------------------------------------
@@ -167,7 +168,7 @@ def test_a_missing_onnxruntime_fails_the_check(bare_python):
     assert done.returncode == 3, done
     assert "metadata  FAILED   onnxruntime: not installed" in done.stdout
     assert "expected: onnxruntime>=1.22 or onnxruntime-gpu>=1.22" in done.stdout
-    assert 'fix: pip install "onnxruntime>=1.22"' in done.stdout
+    assert "fix: pip install 'onnxruntime>=1.22'" in done.stdout
 
 
 def test_the_command_without_names_exits_with_0(bare_python):
@@ -184,5 +185,5 @@ def test_loading_without_onnxruntime_tells_how_to_install_it(bare_python, write,
     error = "ONNX Runtime cannot be imported: No module named 'onnxruntime'"
     assert done.stderr.strip().splitlines()[-2:] == [
         f"enginebay.errors.MissingDependencyError: {error}",
-        "hint: pip install 'enginebay-onnxruntime[cpu]', or 'enginebay-onnxruntime[gpu]'",
+        f"hint: {install_command('enginebay-onnxruntime[cpu]')}, or [gpu]",
     ]

@@ -44,7 +44,7 @@ def test_an_old_wheel_fails_the_check(backend, tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "openvino", "2022.3.0")
     check = backend.check_env().failed
     assert check.found == "openvino 2022.3.0"
-    assert check.fix.startswith('pip install "openvino>=')
+    assert check.fix.startswith("pip install 'openvino>=")
 
 
 def test_a_wheel_that_cannot_be_imported_fails_the_check(backend, tmp_path, monkeypatch):

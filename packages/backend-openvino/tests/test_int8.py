@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.errors import InputError, MissingDependencyError, ParamsError
 
 HAS_NNCF = importlib.util.find_spec("nncf") is not None
@@ -210,7 +211,7 @@ def test_int8_without_nncf_is_refused(model, recorded, tmp_path, monkeypatch):
     with pytest.raises(MissingDependencyError) as raised:
         int8(model, tmp_path / "out", recorded)
     assert str(raised.value) == "precision int8 requires NNCF, which is not installed"
-    assert raised.value.hint == "pip install 'enginebay-openvino[int8]'"
+    assert raised.value.hint == install_command("enginebay-openvino[int8]")
 
 
 def _without_nncf(finder):

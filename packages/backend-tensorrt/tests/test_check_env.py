@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import enginebay as eb
-from enginebay.environment import Check, Tier
+from enginebay.environment import Check, Tier, install_command
 from enginebay.hooks import CheckEnvRequest
 from enginebay_tensorrt import environment
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
@@ -90,7 +90,7 @@ def test_wheels_for_two_versions_of_cuda_fail(
     assert f"{name}-cu13-bindings 11.4.0" in check.found
     assert f"{second} 10.16.1" in check.found
     assert check.fix.startswith(f"pip uninstall -y {name}-cu13 {name}-cu13-bindings")
-    assert check.fix.endswith(f"pip install 'enginebay-tensorrt[{extra}]'")
+    assert check.fix.endswith(install_command(f"enginebay-tensorrt[{extra}]"))
 
 
 def test_both_products_together_pass(wheels: dict[str, str]) -> None:
@@ -267,7 +267,7 @@ def test_a_driver_that_is_too_old_fails(machine: Any, is_eleven: bool) -> None:
     assert check.found == f"a driver for CUDA {'12.8' if is_eleven else '11.8'}"
     assert check.wanted == f"a driver for CUDA {major} ({first} or newer)"
     if is_eleven:
-        assert check.fix.endswith(" && pip install 'enginebay-tensorrt[cu12]'")
+        assert check.fix.endswith(f" && {install_command('enginebay-tensorrt[cu12]')}")
     else:  # CUDA 11 has no wheels
         assert check.fix == "update NVIDIA's driver"
 
@@ -292,7 +292,7 @@ def test_a_driver_for_an_older_cuda_fails(machine: Any, wheels: dict[str, str]) 
     assert check.found == "a driver for CUDA 12.8"
     assert check.wanted == "a driver for CUDA 13 (580.65 or newer)"
     extra = INSTALLED.product.extras["12"]
-    assert check.fix.endswith(f" && pip install 'enginebay-tensorrt[{extra}]'")
+    assert check.fix.endswith(f" && {install_command(f'enginebay-tensorrt[{extra}]')}")
 
 
 def test_a_missing_gpu_fails(machine: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.authors.arrays import ShapeProfile
+from enginebay.environment import install_command
 from enginebay.errors import ConfigError, ParamsError
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 from enginebay_tensorrt.profiles import resolve_profiles_for
@@ -226,12 +227,12 @@ def test_errors_of_the_console_tool_are_one_line(tmp_path: Any) -> None:
         (
             "TensorrtParams",
             "TensorRT",
-            "pip install 'enginebay-tensorrt[cu13]', or [cu12] for a driver of CUDA 12",
+            f"{install_command('enginebay-tensorrt[cu13]')}, or [cu12] for a driver of CUDA 12",
         ),
         (
             "TensorrtRtxParams",
             "TensorRT for RTX",
-            "pip install 'enginebay-tensorrt[rtx]', or [rtx-cu12] for a driver of CUDA 12",
+            f"{install_command('enginebay-tensorrt[rtx]')}, or [rtx-cu12] for a driver of CUDA 12",
         ),
     ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay_mmdet import plugin
 from enginebay_mmdet.model_config import read_image_size
@@ -17,7 +18,7 @@ from enginebay_testing.command_runs import call_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-INSTALL = "pip install 'enginebay-mmdet[mmdet]'"
+INSTALL = install_command("enginebay-mmdet[mmdet]")
 
 
 def fault(name: str = "retinanet_r18_fpn_1x_coco", **section: Any) -> tuple[str, str | None]:

@@ -11,6 +11,7 @@ import pytest
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors.sources import read_task
+from enginebay.environment import install_command
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay_mmpretrain import plugin
 from enginebay_mmpretrain.model_config import read_image_size
@@ -20,7 +21,7 @@ from enginebay_testing.command_runs import call_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-INSTALL = "pip install 'enginebay-mmpretrain[mmpretrain]'"
+INSTALL = install_command("enginebay-mmpretrain[mmpretrain]")
 
 
 def fault(name: str = "resnet18_8xb32_in1k", **section: Any) -> tuple[str, str | None]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.hooks import ModelRequest
 from enginebay_models.plugin import model_sources
 
@@ -50,7 +51,7 @@ def test_a_missing_library_is_reported(scheme: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("enginebay_models.library.find_spec", lambda name: None)
     assert fault(f"{scheme}:resnet18") == (
         f"a model '{scheme}:NAME' requires {scheme}, which is not installed",
-        f"pip install 'enginebay-models[{scheme}]'",
+        install_command(f"enginebay-models[{scheme}]"),
     )
 
 

@@ -159,7 +159,7 @@ class TestDistributions:
             "engine-x",
             found="not installed",
             wanted="engine-x>=1.20",
-            fix='pip install "engine-x>=1.20"',
+            fix="pip install 'engine-x>=1.20'",
         )
 
     def test_too_old_distribution_hints_at_an_upgrade(self, install):
@@ -169,7 +169,7 @@ class TestDistributions:
             "engine-x",
             found="engine-x 1.10.0",
             wanted="engine-x>=1.20",
-            fix='pip install "engine-x>=1.20"',
+            fix="pip install 'engine-x>=1.20'",
         )
 
     @pytest.mark.parametrize("version", ["1.20", "1.21.dev3", "1.20+cpu", "2.0rc1", "1!0.1"])
@@ -227,7 +227,7 @@ class TestAlternatives:
             "engine-x",
             found="not installed",
             wanted="engine-x>=1.20 or engine-x-gpu>=1.20",
-            fix='pip install "engine-x>=1.20"',
+            fix="pip install 'engine-x>=1.20'",
         )
 
     def test_fix_upgrades_the_installed_alternative(self, install):
@@ -237,7 +237,7 @@ class TestAlternatives:
             "engine-x-gpu",
             found="engine-x-gpu 1.0",
             wanted="engine-x>=1.20 or engine-x-gpu>=1.20",
-            fix='pip install "engine-x-gpu>=1.20"',
+            fix="pip install 'engine-x-gpu>=1.20'",
         )
 
 
@@ -255,7 +255,7 @@ class TestMarkersAndExtras:
     def test_satisfied_marker_is_not_in_the_install_command(self):
         check = only(check_distributions(['engine-x[gpu]>=1; python_version >= "3"']))
         assert check.wanted == "engine-x[gpu]>=1"
-        assert check.fix == 'pip install "engine-x[gpu]>=1"'
+        assert check.fix == "pip install 'engine-x[gpu]>=1'"
 
     def test_missing_requirement_of_an_extra_fails(self, install):
         install(
@@ -272,7 +272,7 @@ class TestMarkersAndExtras:
         for extra, missing in (("gpu", "engine-driver>=3"), ("all", "engine-x[gpu]")):
             check = only(check_distributions([f"engine-x[{extra}]"]))
             assert check.found == f"engine-x 1.0 without {missing}"
-            assert check.fix == f'pip install "engine-x[{extra}]"'
+            assert check.fix == f"pip install 'engine-x[{extra}]'"
         install("engine-driver", "3.1")
         assert check_distributions(["engine-x[gpu]", "engine-x[all]"]).ok
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, PluginError, UsageError
 from enginebay.task_records import record_task
 from enginebay.tasks import read_task
@@ -100,6 +101,7 @@ def tasks():
 BROKEN = "import enginebay as eb\n@eb.hookimpl\ndef tasks(): return {}[0]\n"
 PICTURE = {"type": "image-classification", "image": {}}
 ABSENT = "the task is of the kind 'image-classification', which no installed plugin declares"
+INSTALL = install_command("enginebay-vision")
 
 
 @pytest.fixture
@@ -221,7 +223,7 @@ def test_an_explicit_task_requires_its_plugin(cli: Callable[..., Ran], tmp_path:
         3,
         [
             "error: " + ABSENT.replace("the task", "'task.json'"),
-            "hint: pip install enginebay-vision",
+            f"hint: {INSTALL}",
         ],
     )
     assert not (tmp_path / "out").exists()
@@ -239,22 +241,22 @@ def test_the_task_of_a_model_source_is_stored_unread(
 ) -> None:
     ran = deploy(cli, "cat")
     assert ran.code == 0, ran.err
-    assert f"{ABSENT}, so it is stored unread: pip install enginebay-vision" in ran.out + ran.err
+    assert f"{ABSENT}, so it is stored unread: {INSTALL}" in ran.out + ran.err
     assert record(tmp_path) == {"type": "image-classification"}
     assert cli("run", "out").code == 0
     ran = cli("inspect", "out")
     assert ran.code == 0
-    assert f"task      image-classification; {ABSENT}; pip install enginebay-vision\n" in ran.out
+    assert f"task      image-classification; {ABSENT}; {INSTALL}\n" in ran.out
     ran = cli("run", "out", "--image", "a.png")
     assert (ran.code, ran.err.splitlines()) == (
         3,
-        [f"error: {ABSENT}", "hint: pip install enginebay-vision"],
+        [f"error: {ABSENT}", f"hint: {INSTALL}"],
     )
     with eb.load("out") as wrapper, pytest.raises(MissingDependencyError) as caught:
         wrapper.predict("a.png")
-    assert (str(caught.value), caught.value.hint) == (ABSENT, "pip install enginebay-vision")
+    assert (str(caught.value), caught.value.hint) == (ABSENT, INSTALL)
     ran = deploy(cli, "cat", "--data", "readings")
-    assert (ran.code, ran.err.splitlines()[-1]) == (3, "hint: pip install enginebay-vision")
+    assert (ran.code, ran.err.splitlines()[-1]) == (3, f"hint: {INSTALL}")
 
 
 def test_predict_without_a_task_is_refused(cli: Callable[..., Ran]) -> None:

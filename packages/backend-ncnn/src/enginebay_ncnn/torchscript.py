@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enginebay.authors import isolation
+from enginebay.environment import install_command
 from enginebay.errors import ChildCrashedError, ConversionError, MissingDependencyError
 from enginebay_ncnn.child_process import run_frozen
 from enginebay_ncnn.overflow import replace_overflowing
@@ -82,7 +83,7 @@ class Frozen:
             import torch
         except ImportError as err:
             raise MissingDependencyError(
-                "converting TorchScript requires torch", hint="pip install 'enginebay[export]'"
+                "converting TorchScript requires torch", hint=install_command("enginebay[export]")
             ) from err
         model = load_torchscript(path).eval()
         _restore_numbers(model)

@@ -10,6 +10,7 @@ from enginebay.environment import (
     check_custom_ops,
     check_import,
     failed,
+    install_command,
     installed_version,
     passed,
 )
@@ -38,7 +39,7 @@ def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
 
 def _install_command(request: CheckEnvRequest[OnnxruntimeParams]) -> str:
     extra = "gpu" if request.params.device.startswith("cuda") else "cpu"
-    return f"pip install --force-reinstall 'enginebay-onnxruntime[{extra}]'"
+    return install_command(f"enginebay-onnxruntime[{extra}]", "--force-reinstall")
 
 
 def _check_rivals() -> eb.EnvReport:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.authors.arrays import fits_eight_bits
 from enginebay.authors.files import quiet
+from enginebay.environment import install_command
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def _simplify(source: Path) -> Iterator[Path]:
     except ImportError as err:
         raise MissingDependencyError(
             f"precision int8 requires ONNX Runtime's quantiser: {err}",
-            hint="pip install 'enginebay-onnxruntime[int8]'",
+            hint=install_command("enginebay-onnxruntime[int8]"),
         ) from err
     with TemporaryDirectory(prefix="enginebay-int8-") as folder, quiet(), _protect_root_logger():
         simplified = Path(folder) / "simplified.onnx"

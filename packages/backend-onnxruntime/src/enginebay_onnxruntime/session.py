@@ -7,6 +7,7 @@ import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from enginebay.environment import install_command
 from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
 from enginebay_onnxruntime import cache
 from enginebay_onnxruntime.custom_ops import locate_libraries, register_libraries
@@ -90,7 +91,7 @@ def import_onnxruntime() -> None:
     except ImportError as err:
         raise MissingDependencyError(
             f"ONNX Runtime cannot be imported: {err}",
-            hint="pip install 'enginebay-onnxruntime[cpu]', or 'enginebay-onnxruntime[gpu]'",
+            hint=f"{install_command('enginebay-onnxruntime[cpu]')}, or [gpu]",
         ) from err
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay.environment import Tier, check_custom_ops, check_import, failed, passed
+from enginebay.environment import (
+    Tier,
+    check_custom_ops,
+    check_import,
+    failed,
+    install_command,
+    passed,
+)
 from enginebay.errors import ParamsError
 
 if TYPE_CHECKING:
@@ -59,7 +66,7 @@ def _check_rivals() -> eb.EnvReport:
 def _check_imports(params: OpenvinoParams) -> eb.EnvReport:
     report = check_import("openvino", fix=_INSTALL)
     if params.precision == "int8":
-        report += check_import("nncf", fix="pip install 'enginebay-openvino[int8]'")
+        report += check_import("nncf", fix=install_command("enginebay-openvino[int8]"))
     return report
 
 

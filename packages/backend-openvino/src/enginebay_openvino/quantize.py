@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.authors.arrays import fits_eight_bits
 from enginebay.authors.files import quiet
+from enginebay.environment import install_command
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 from enginebay_openvino.reasons import format_reason
 
@@ -39,7 +40,7 @@ def check_int8() -> None:
     if find_spec("nncf") is None:
         raise MissingDependencyError(
             "precision int8 requires NNCF, which is not installed",
-            hint="pip install 'enginebay-openvino[int8]'",
+            hint=install_command("enginebay-openvino[int8]"),
         )
 
 

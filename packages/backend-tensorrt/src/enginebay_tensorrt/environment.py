@@ -11,6 +11,7 @@ from enginebay.environment import (
     check_custom_ops,
     check_import,
     failed,
+    install_command,
     installed_version,
     passed,
 )
@@ -109,9 +110,9 @@ def _check_imports(params: Params) -> eb.EnvReport:
         "cuda.bindings.runtime", fix=f"pip install 'cuda-bindings=={_wheels_major(product)}.*'"
     )
     if params.precision in ("fp16", "bf16"):
-        report += check_import("onnx_ir", fix="pip install 'enginebay[export]'")
+        report += check_import("onnx_ir", fix=install_command("enginebay[export]"))
     if params.precision in ("int8", "fp8"):
-        fix = "pip install 'enginebay-tensorrt[int8]'"
+        fix = install_command("enginebay-tensorrt[int8]")
         report += check_import("onnxruntime.quantization", fix=fix)
     return report
 
@@ -139,7 +140,7 @@ def _wheels_major(product: Product) -> str:
 
 def _reinstall_command(product: Product) -> str:
     extra = product.extras[_wheels_major(product)]
-    return f"pip install --force-reinstall 'enginebay-tensorrt[{extra}]'"
+    return install_command(f"enginebay-tensorrt[{extra}]", "--force-reinstall")
 
 
 def _libraries_wheel(product: Product) -> str:

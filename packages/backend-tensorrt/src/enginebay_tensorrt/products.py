@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from enginebay.environment import install_command
+
 
 class Product(msgspec.Struct, frozen=True):
     """TensorRT or TensorRT for RTX.
@@ -29,7 +31,6 @@ class Product(msgspec.Struct, frozen=True):
     versions: str
     libraries: str
     index: str
-    install: str
 
     def requirements(self) -> tuple[str, ...]:
         """Return a tuple of one requirement, which any wheel that contains the bindings meets."""
@@ -46,9 +47,14 @@ class Product(msgspec.Struct, frozen=True):
             wheel + part for wheel in self.wheels.values() for part in parts
         )
 
+    @property
+    def install(self) -> str:
+        """The command that installs the product, and what to change for an older driver."""
+        return f"{self.install_for('13')}, or [{self.extras['12']}] for a driver of CUDA 12"
+
     def install_for(self, cuda: str) -> str:
         """Return the command that installs the product for a major version of CUDA."""
-        return f"pip install 'enginebay-tensorrt[{self.extras[cuda]}]'"
+        return install_command(f"enginebay-tensorrt[{self.extras[cuda]}]")
 
 
 #: The operators that the parser of both products rejects: ``Resize`` with antialias.
@@ -64,7 +70,6 @@ TENSORRT = Product(
     versions=">=10.1,<12",
     libraries="libnv",
     index=" --extra-index-url https://pypi.nvidia.com",
-    install="pip install 'enginebay-tensorrt[cu13]', or [cu12] for a driver of CUDA 12",
 )
 
 TENSORRT_RTX = Product(
@@ -76,5 +81,4 @@ TENSORRT_RTX = Product(
     versions=">=1.7,<2",
     libraries="libtensorrt_",
     index="",
-    install="pip install 'enginebay-tensorrt[rtx]', or [rtx-cu12] for a driver of CUDA 12",
 )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.authors.files import quiet, raise_opset
+from enginebay.environment import install_command
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def quantize(
     except ImportError as err:
         raise MissingDependencyError(
             f"precision {precision} requires ONNX Runtime's quantiser: {err}",
-            hint="pip install 'enginebay-tensorrt[int8]'",
+            hint=install_command("enginebay-tensorrt[int8]"),
         ) from err
     import onnx
 

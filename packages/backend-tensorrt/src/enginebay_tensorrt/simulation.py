@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.authors.files import quiet
+from enginebay.environment import install_command
 from enginebay.errors import ConversionError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class GraphWrapper(eb.Wrapper):
         except ImportError as err:
             raise MissingDependencyError(
                 f"running the graph requires ONNX Runtime: {err}",
-                hint="pip install 'enginebay-tensorrt[rtx]'",
+                hint=install_command("enginebay-tensorrt[rtx]"),
             ) from err
         # Resolved: ONNX Runtime looks for external weights in the folder of the link.
         graph = (folder / GRAPH).resolve()

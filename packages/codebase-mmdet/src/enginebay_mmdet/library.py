@@ -8,12 +8,13 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, ModelSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_INSTALL = "pip install 'enginebay-mmdet[mmdet]'"
+_PACKAGE = "enginebay-mmdet[mmdet]"
 
 
 def import_library() -> ModuleType:
@@ -24,7 +25,8 @@ def import_library() -> ModuleType:
     """
     if find_spec("mmdet") is None:
         raise MissingDependencyError(
-            "a model 'mmdet:NAME' requires mmdet, which is not installed", hint=_INSTALL
+            "a model 'mmdet:NAME' requires mmdet, which is not installed",
+            hint=install_command(_PACKAGE),
         )
     try:
         # pip builds mmcv without torch, and so without its compiled operators.
@@ -36,7 +38,7 @@ def import_library() -> ModuleType:
         why = str(err).partition("\n")[0]
         raise MissingDependencyError(
             f"mmdet is installed but cannot be imported: {type(err).__name__}: {why}",
-            hint=f"{_INSTALL}, with matching builds of torch and torchvision",
+            hint=f"{install_command(_PACKAGE)}, with matching builds of torch and torchvision",
         ) from err
 
 

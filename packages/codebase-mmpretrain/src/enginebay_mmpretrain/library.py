@@ -6,12 +6,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-_INSTALL = "pip install 'enginebay-mmpretrain[mmpretrain]'"
+_PACKAGE = "enginebay-mmpretrain[mmpretrain]"
 
 
 def import_library() -> ModuleType:
@@ -22,7 +23,8 @@ def import_library() -> ModuleType:
     """
     if find_spec("mmpretrain") is None:
         raise MissingDependencyError(
-            "a model 'mmpretrain:NAME' requires mmpretrain, which is not installed", hint=_INSTALL
+            "a model 'mmpretrain:NAME' requires mmpretrain, which is not installed",
+            hint=install_command(_PACKAGE),
         )
     try:
         return import_module("mmpretrain")
@@ -30,5 +32,5 @@ def import_library() -> ModuleType:
         why = str(err).partition("\n")[0]
         raise MissingDependencyError(
             f"mmpretrain is installed but cannot be imported: {type(err).__name__}: {why}",
-            hint=f"{_INSTALL}, with matching builds of torch and torchvision",
+            hint=f"{install_command(_PACKAGE)}, with matching builds of torch and torchvision",
         ) from err

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from logging import ERROR, getLogger
 from typing import TYPE_CHECKING
 
+from enginebay.environment import install_command
 from enginebay.errors import EnginebayError, MissingDependencyError, ModelSourceError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def import_library(name: str) -> ModuleType:
     if find_spec(name) is None:
         raise MissingDependencyError(
             f"a model '{name}:NAME' requires {name}, which is not installed",
-            hint=f"pip install 'enginebay-models[{name}]'",
+            hint=install_command(f"enginebay-models[{name}]"),
         )
     try:
         return import_module(name)

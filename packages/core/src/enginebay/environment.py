@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from enginebay.errors import EnginebayError, MissingDependencyError, PluginError, one_line
+from enginebay.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +39,7 @@ __all__ = [
     "check_distributions",
     "check_import",
     "failed",
+    "install_command",
     "installed_version",
     "passed",
     "require",
@@ -266,7 +268,7 @@ def _check_requirement(text: str) -> EnvReport:
         option.name,
         found=found or "not installed",
         wanted=" or ".join(map(_strip_marker, applicable)),
-        fix=f'pip install "{_strip_marker(option)}"',
+        fix=install_command(_strip_marker(option)),
     )
 
 
@@ -345,7 +347,7 @@ def _strip_marker(requirement: Requirement) -> str:
 #: folder.
 MINIMUM = {"onnx": "1.21"}
 
-_INSTALL = 'pip install "enginebay[export]"'
+_EXPORTING = "enginebay[export]"
 
 #: Packages of the extra ``export``.
 _EXPORT = ("torch", "onnx", "onnxscript")
@@ -373,14 +375,12 @@ def install_hint(package: str) -> str:
     """Return the hint for a missing package that the model's own code imports.
 
     Example:
-        >>> install_hint("onnx"), install_hint("cv2")
-        ('pip install "enginebay[export]"', 'pip install cv2, or the package that provides it')
+        >>> install_hint("cv2")
+        'pip install cv2, or the package that provides it'
     """
-    return (
-        _INSTALL
-        if package in _EXPORT
-        else f"pip install {package}, or the package that provides it"
-    )
+    if package in _EXPORT:
+        return install_command(_EXPORTING)
+    return f"{install_command(package)}, or the package that provides it"
 
 
 def require(*packages: str) -> None:
@@ -394,7 +394,7 @@ def require(*packages: str) -> None:
             import_module(package)
         except ImportError as err:
             message = f"this step requires '{package}', which cannot be imported: {err}"
-            raise MissingDependencyError(message, hint=_INSTALL) from err
+            raise MissingDependencyError(message, hint=install_command(_EXPORTING)) from err
         _require_version(package)
 
 
@@ -407,4 +407,4 @@ def _require_version(package: str) -> None:
 
     if Version(found) < Version(minimum):
         message = f"this step requires '{package}' {minimum} or newer, found {found}"
-        raise MissingDependencyError(message, hint=_INSTALL)
+        raise MissingDependencyError(message, hint=install_command(_EXPORTING))

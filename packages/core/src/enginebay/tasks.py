@@ -18,6 +18,7 @@ from enginebay.errors import (
     nearest,
 )
 from enginebay.hooks import Task
+from enginebay.installation import install_command
 from enginebay.plugins import contributed, errors_named, known_packages
 from enginebay.task_records import record_task
 
@@ -75,5 +76,5 @@ def _unknown_kind(kind: str, kinds: Mapping[str, object], origin: str) -> Engine
     if close and close != kind:
         return UsageError(message, hint=f"did you mean '{close}'?")
     known = packages.get(kind)
-    how = f"pip install {known}" if known else "install the plugin that declares this kind"
+    how = install_command(known) if known else "install the plugin that declares this kind"
     return MissingDependencyError(message, hint=how)

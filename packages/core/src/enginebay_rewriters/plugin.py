@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.errors import PluginError
 from enginebay.hooks import RewritersRequest  # noqa: TC001  # pluggy reads the signature
 from enginebay_rewriters import __version__
@@ -18,7 +19,7 @@ def rewriters(request: RewritersRequest) -> eb.RewriterSet:
         raise PluginError(
             f"the rewriters of enginebay are of version {__version__}, but enginebay is of version "
             f"{eb.__version__}",
-            hint="pip install --force-reinstall --no-deps enginebay",
+            hint=install_command("enginebay", "--force-reinstall --no-deps"),
         )
     from enginebay_rewriters.builtin import builtin_rewriters
 

@@ -274,7 +274,7 @@ def test_missing_runtime_hints_at_its_installation() -> None:
         with pytest.raises(BackendUnavailableError) as caught:
             backend.get_version()
     assert report.failed is not None
-    assert report.failed.fix == 'pip install "no-such-engine>=2"'
+    assert report.failed.fix == "pip install 'no-such-engine>=2'"
     assert len(lines) == len(report.checks)
     assert lines[0].startswith("metadata: no-such-engine: failed, ")
     assert lines[-1] == "smoke: smoke: skipped, no-such-engine failed before"

@@ -20,6 +20,7 @@ from enginebay.cli.installed_commands import (
     module_of,
     read_summary,
 )
+from enginebay.environment import install_command
 from enginebay_testing import temporary_backend
 from enginebay_testing.command_runs import command as command_line, environment
 
@@ -189,7 +190,7 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
         (
             "convert ncn m.onnx",
             "no backend 'ncn' is installed; installed: loopback",
-            "did you mean 'ncnn'? pip install enginebay-ncnn",
+            f"did you mean 'ncnn'? {install_command('enginebay-ncnn')}",
         ),
         (
             "check-env lopback",
@@ -450,7 +451,7 @@ def test_nothing_is_installed(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None
         ran = cli(name)
         assert (ran.code, ran.out) == (0, "")
         assert ran.err == (
-            "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'\n"
+            f"No backend is installed. hint: {install_command('enginebay-onnxruntime[cpu]')}\n"
         )
         document = cli(name, "--json").document
         assert document.pop("plugins", []) == document.pop("commands", []) == []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from enginebay.environment import install_command
 from enginebay.plugins import discovery, forget_plugins
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_a_command_of_a_distribution_that_is_not_installed(
     assert ran.code == 3
     assert ran.err == (
         "error: 'enginebay evaluate' is a command of enginebay-lab, which is not installed\n"
-        "hint: pip install enginebay-lab\n"
+        f"hint: {install_command('enginebay-lab')}\n"
     )
 
 

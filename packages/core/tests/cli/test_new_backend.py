@@ -9,6 +9,7 @@ import pytest
 
 from enginebay.cli import main
 from enginebay.cli.new_backend import write_package
+from enginebay.environment import install_command
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay_testing import temporary_backend
 
@@ -75,7 +76,7 @@ def test_a_name_of_an_enginebay_backend_is_refused(
     with pytest.raises(UsageError) as caught:
         write_package("onnxruntime", tmp_path)
     assert str(caught.value) == (
-        "'onnxruntime' is a backend of Enginebay: pip install 'enginebay-onnxruntime[cpu]'"
+        "'onnxruntime' is a backend of Enginebay: " + install_command("enginebay-onnxruntime[cpu]")
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from enginebay.comparators import find_comparators, recorded_comparators
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, ModelSourceError, PluginError, UsageError
 from enginebay.hooks import ComparisonRequest, ComparisonResult
 from enginebay.tensors import Sample
@@ -256,7 +257,7 @@ def test_a_comparator_of_a_missing_package_is_refused(name):
         with pytest.raises(MissingDependencyError) as caught:
             find()
         assert str(caught.value) == "no installed plugin has the comparator 'detections'"
-        assert caught.value.hint == "pip install enginebay-vision"
+        assert caught.value.hint == install_command("enginebay-vision")
 
 
 def test_code_that_an_artifact_names_is_not_run():

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.errors import ConversionError, MissingDependencyError
 from enginebay.ir import half_precision
 from enginebay.ir.half_precision import FP32_OPS, to_half
@@ -437,7 +438,7 @@ def test_missing_onnx_ir_hints_at_its_installation(
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
     with pytest.raises(MissingDependencyError, match="precision fp16 requires onnx-ir: ") as caught:
         to_half(tmp_path / "full.onnx", tmp_path / "half.onnx", "fp16")
-    assert caught.value.hint == "pip install 'enginebay[export]'"
+    assert caught.value.hint == install_command("enginebay[export]")
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from enginebay import environment
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, ModelError, ModelSourceError
 from enginebay.evaluator.onnx_evaluator import reference_outputs
 from enginebay.ir.model import IRModel
@@ -286,7 +287,7 @@ def test_missing_onnx_package_hints_at_its_installation(tmp_path, monkeypatch) -
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
     assert str(caught.value).startswith("this step requires 'onnx', which cannot be imported: ")
-    assert caught.value.hint == 'pip install "enginebay[export]"'
+    assert caught.value.hint == install_command("enginebay[export]")
 
 
 def test_too_old_onnx_package_is_refused(tmp_path, monkeypatch) -> None:

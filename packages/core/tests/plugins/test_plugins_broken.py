@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enginebay import __version__
+from enginebay.environment import install_command
 from enginebay.errors import PluginError
 from enginebay.hooks import API_VERSION
 from enginebay.plugins import (
@@ -338,4 +339,4 @@ def test_wrong_api_version_is_reported_before_its_consequences(
     assert reason(error) == (
         f"the plugin requires API version {other}, but enginebay {__version__} has API version 1"
     )
-    assert error.hint == f"pip install -U {'my-dist' if other < API_VERSION else 'enginebay'}"
+    assert error.hint == install_command("my-dist" if other < API_VERSION else "enginebay", "-U")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+import enginebay
 from enginebay.errors import PluginError
 from enginebay.plugins import BackendStatus, list_backends, list_plugins
 from enginebay.plugins.discovery import disabled_by
@@ -332,12 +333,10 @@ def test_core_never_uses_the_discovery_of_pluggy() -> None:
 
 
 def test_only_one_data_file_names_the_known_distributions() -> None:
-    import enginebay.plugins.discovery as home
-
-    plugins = Path(home.__file__).parent
-    files = [*plugins.parent.rglob("*.py"), *plugins.parent.rglob("*.toml")]
+    core = Path(enginebay.__file__).parent
+    files = [*core.rglob("*.py"), *core.rglob("*.toml")]
     naming = [path for path in files if "tensorrt" in path.read_text().lower()]
-    assert naming == [plugins / "known.toml"]
+    assert naming == [core / "known.toml"]
 
 
 @pytest.fixture

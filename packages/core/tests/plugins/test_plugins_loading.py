@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from enginebay.environment import install_command
 from enginebay.errors import BackendNotFoundError, PluginError
 from enginebay.hooks import BackendInfo
 from enginebay.plugins import (
@@ -144,9 +145,12 @@ def test_unknown_backend_hints_at_the_nearest_installed_name(good: Callable[...,
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("tensorrt", "pip install enginebay-tensorrt"),
-        ("onnxruntim", "did you mean 'onnxruntime'? pip install 'enginebay-onnxruntime[cpu]'"),
-        ("tensort", "did you mean 'tensorrt'? pip install enginebay-tensorrt"),
+        ("tensorrt", install_command("enginebay-tensorrt")),
+        (
+            "onnxruntim",
+            f"did you mean 'onnxruntime'? {install_command('enginebay-onnxruntime[cpu]')}",
+        ),
+        ("tensort", "did you mean 'tensorrt'? " + install_command("enginebay-tensorrt")),
     ],
 )
 def test_missing_known_backend_hints_at_its_package(

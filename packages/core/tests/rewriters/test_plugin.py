@@ -15,6 +15,7 @@ import torch
 import enginebay as eb
 import enginebay_rewriters
 from enginebay.cli import main
+from enginebay.environment import install_command
 from enginebay.errors import PluginError
 from enginebay.plugins import PluginWarning, forget_plugins, list_plugins, load_plugins
 from enginebay_rewriters.builtin import builtin_rewriters
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-REINSTALL = "pip install --force-reinstall --no-deps enginebay"
+REINSTALL = install_command("enginebay", "--force-reinstall --no-deps")
 ALL = "enginebay.plugins"
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import enginebay as eb
+from enginebay.environment import install_command
 from enginebay.errors import ModelSourceError
 from enginebay.models.example_inputs import shapes_of
 from enginebay.sources.plugin_sources import find_model
@@ -113,8 +114,8 @@ def test_plugin_rewriters_apply_without_a_backend(zoo: None) -> None:
 @pytest.mark.parametrize(
     ("model", "install"),
     [
-        ("mmpretrain:resnet18", "pip install enginebay-mmpretrain"),
-        ("timm:resnet18", "pip install 'enginebay-models[timm]'"),
+        ("mmpretrain:resnet18", install_command("enginebay-mmpretrain")),
+        ("timm:resnet18", install_command("enginebay-models[timm]")),
     ],
 )
 def test_missing_model_source_hints_at_its_package(

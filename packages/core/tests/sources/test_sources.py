@@ -13,6 +13,7 @@ from torch import nn
 
 from enginebay.authors.files import read_ir
 from enginebay.authors.sources import find_model
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, ModelSourceError
 from enginebay.sources.sources import load_model
 
@@ -498,7 +499,7 @@ def test_missing_torch_hints_at_the_export_extra(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependencyError) as caught:
         load_model(lambda: None)
-    assert caught.value.hint == 'pip install "enginebay[export]"'
+    assert caught.value.hint == install_command("enginebay[export]")
 
 
 @pytest.mark.parametrize("above", [1, 2])

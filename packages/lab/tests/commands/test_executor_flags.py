@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 
 import pytest
 
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, UsageError
 from enginebay_lab.commands.executor_flags import add_executor_flags, open_executor
 
@@ -54,7 +55,7 @@ def test_a_scheduler_requires_dask(monkeypatch: pytest.MonkeyPatch) -> None:
         open_executor(parse("--scheduler", "tcp://127.0.0.1:1")),
     ):
         pass
-    assert caught.value.hint == "pip install 'enginebay-lab[dask]'"
+    assert caught.value.hint == install_command("enginebay-lab[dask]")
 
 
 def test_the_help_names_the_work_and_the_default() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import enginebay_lab as lab
+from enginebay.environment import install_command
 from enginebay.errors import InputError, MissingDependencyError, UsageError
 from enginebay_lab.evaluation.guarded_metric import GuardedMetric
 from enginebay_lab.evaluation.metric_sources import find_metrics
@@ -206,7 +207,7 @@ def test_a_plugin_brings_metrics(here: Path) -> None:
 def test_missing_torchmetrics_names_its_package() -> None:
     with pytest.raises(MissingDependencyError, match="requires torchmetrics, which") as caught:
         find_metrics("torchmetrics:MeanSquaredError")
-    assert caught.value.hint == "pip install 'enginebay-lab[metrics]'"
+    assert caught.value.hint == install_command("enginebay-lab[metrics]")
 
 
 def test_a_number_that_no_float_holds_is_infinite() -> None:

@@ -18,6 +18,7 @@ from tests.report_schema import json_schema
 
 import enginebay as eb
 import enginebay_lab as lab
+from enginebay.environment import install_command
 from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
 from enginebay_lab.sweeps.rows_file import RowsFile
 from enginebay_testing.command_runs import Ran, call_command
@@ -242,7 +243,10 @@ def test_a_page_needs_its_packages(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert str(caught.value) == (
         "an HTML report requires Jinja2 and pygal, and jinja2 is not installed"
     )
-    assert caught.value.hint == "pip install 'enginebay-lab[report]', or write the report as .json"
+    assert (
+        caught.value.hint
+        == f"{install_command('enginebay-lab[report]')}, or write the report as .json"
+    )
     found.save("out.json")
 
 

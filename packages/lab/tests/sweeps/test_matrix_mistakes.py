@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enginebay.environment import install_command
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.sweeps.cells import Cell
 from enginebay_lab.sweeps.read_cells import read_cells
@@ -183,7 +184,7 @@ WRONG = [
     (
         'models = ["tiny.onnx"]\nbackends = ["opnvino"]',
         "sweep.toml: backends: no backend 'opnvino' is installed; installed: loopback",
-        "did you mean 'openvino'? pip install enginebay-openvino",
+        f"did you mean 'openvino'? {install_command('enginebay-openvino')}",
     ),
     (
         f"{BASE}precisions = []",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from enginebay.environment import install_command
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
@@ -122,7 +123,7 @@ def test_without_dask_a_scheduler_is_a_missing_package(
     assert ran.err.startswith(
         "error: a Dask scheduler requires 'distributed', which cannot be imported"
     )
-    assert ran.err.endswith("hint: pip install 'enginebay-lab[dask]'\n")
+    assert ran.err.endswith(f"hint: {install_command('enginebay-lab[dask]')}\n")
     assert ran.code == 3
 
 

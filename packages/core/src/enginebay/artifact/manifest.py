@@ -14,6 +14,7 @@ import msgspec
 from enginebay.data import DataRecord
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
+from enginebay.installation import install_command
 from enginebay.params import SizeLimits
 from enginebay.partition import Part
 from enginebay.tensors import TensorSpec
@@ -293,7 +294,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
         raise ArtifactError(
             f'"{path}" was made by a newer Enginebay (manifest format {header.format},'
             f" supported: {MANIFEST_FORMAT})",
-            hint=f'pip install --upgrade "enginebay>={header.enginebay_version}"',
+            hint=install_command(f"enginebay>={header.enginebay_version}", "--upgrade"),
         )
     problem = f"does not fit manifest format {MANIFEST_FORMAT}"
     if header.format < 1:

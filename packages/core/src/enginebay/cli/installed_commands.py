@@ -80,13 +80,14 @@ def import_command(name: str) -> ModuleType:
             return load_command(status)
     # Not at the top: only an unknown name needs them.
     from enginebay.errors import MissingDependencyError, UsageError, nearest
+    from enginebay.installation import install_command
     from enginebay.plugins import known_packages
 
     packages = known_packages("commands")
     if distribution := packages.get(name):
         raise MissingDependencyError(
             f"'enginebay {name}' is a command of {distribution}, which is not installed",
-            hint=f"pip install {distribution}",
+            hint=install_command(distribution),
         )
     known = all_commands()
     close = nearest(name, [*known, *packages])

@@ -85,13 +85,14 @@ def _describe_conflict(name: str) -> str:
     """Return a message if a backend or distribution has the name already; otherwise ``""``."""
     from importlib_metadata import PackageNotFoundError, version
 
+    from enginebay.installation import install_command
     from enginebay.plugins import known_packages, list_backends
 
     for status in list_backends():
         if status.name == name:
             return f"backend '{name}' is installed already, from {status.provider}"
     if package := known_packages("backends").get(name):
-        return f"'{name}' is a backend of Enginebay: pip install {package}"
+        return f"'{name}' is a backend of Enginebay: {install_command(package)}"
     distribution = f"enginebay-{name}"
     try:
         return f"distribution '{distribution}' is installed already: {version(distribution)}"

@@ -52,10 +52,11 @@ def print_json(document: Mapping[str, object]) -> None:
 
 def print_none_installed() -> None:
     """Print the message for a command that requires a backend if none is installed."""
+    from enginebay.installation import install_command
     from enginebay.plugins import known_packages, preferred_backend
 
-    package = known_packages("backends")[preferred_backend()]
-    print_message(f"No backend is installed. hint: pip install {package}")
+    command = install_command(known_packages("backends")[preferred_backend()])
+    print_message(f"No backend is installed. hint: {command}")
 
 
 def print_message(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.comparators.comparator import Comparator
 from enginebay.errors import MissingDependencyError, UsageError, check_text, nearest
 from enginebay.hooks import ComparatorRequest
+from enginebay.installation import install_command
 from enginebay.named_objects import named_object
 from enginebay.plugins import contributed, errors_named, known_packages
 
@@ -125,7 +126,7 @@ def _resolve_text(text: str) -> tuple[str, object]:
     if scheme in packages:
         raise MissingDependencyError(
             f"no installed plugin has the comparator '{scheme}'",
-            hint=f"pip install {packages[scheme]}",
+            hint=install_command(packages[scheme]),
         )
     close = nearest(scheme, {*known, *packages})
     # top_k:5 is a misspelt name, not a module.

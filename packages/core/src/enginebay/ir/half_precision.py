@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from enginebay.errors import MissingDependencyError
+from enginebay.installation import install_command
 from enginebay.ir.local_functions import inline_functions
 from enginebay.ir.newer_opset import raise_opset
 
@@ -74,7 +75,8 @@ def to_half(
         import onnx_ir
     except ImportError as err:
         raise MissingDependencyError(
-            f"precision {precision} requires onnx-ir: {err}", hint="pip install 'enginebay[export]'"
+            f"precision {precision} requires onnx-ir: {err}",
+            hint=install_command("enginebay[export]"),
         ) from err
     dtypes = {"fp16": onnx_ir.DataType.FLOAT16, "bf16": onnx_ir.DataType.BFLOAT16}
     model = _load_typed(source, precision)

@@ -11,13 +11,14 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from enginebay.errors import PluginError
+from enginebay.installation import install_command
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS, entry_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-#: The hint about a broken installation of Enginebay.
-REINSTALL = "pip install --force-reinstall --no-deps enginebay"
+#: Options of pip for a broken installation of one package.
+_AGAIN = "--force-reinstall --no-deps"
 
 State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 
@@ -68,8 +69,13 @@ class BackendStatus(NamedTuple):
     def fault_hint(self, place: str) -> str:
         """Return the hint about a defect in a plugin; ``place`` names the function to correct."""
         if self.is_core:
-            return REINSTALL
+            return reinstall_command()
         return f"report it to the authors of {self.distribution}, or correct {place}"
+
+
+def reinstall_command() -> str:
+    """Return the hint about a broken installation of Enginebay."""
+    return install_command("enginebay", _AGAIN)
 
 
 class Fault(NamedTuple):
@@ -236,7 +242,7 @@ def _metadata_fault(entry: BackendStatus) -> Fault | None:
     package = entry.module.partition(".")[0]
     if missing := _missing_module(entry.module):
         reason = f"module {missing!r} is missing, although {entry.provider} is installed"
-        reinstall = f"pip install --force-reinstall --no-deps {entry.distribution}"
+        reinstall = install_command(entry.distribution, _AGAIN)
         return Fault(reason, reinstall if missing == package else entry.fault_hint(missing))
     return None
 

@@ -178,12 +178,6 @@ def wrong_result(hook: str, status: BackendStatus, result: object, wanted: str) 
     )
 
 
-#: Without a plugin of its own distribution, core would export without its rewriters.
-_NO_CORE_PLUGIN = Fault(
-    "Enginebay's own rewriters are not installed: the distribution enginebay lists no plugin",
-    discovery.REINSTALL,
-)
-
 _lock = RLock()  # re-entrant: the import of one plugin may load another plugin
 _backends: dict[str, LoadedPlugin] = {}
 _plugins: list[PluginTeam] = []  # at most one: the team of the plugins for every backend
@@ -286,7 +280,14 @@ def _load_all() -> tuple[PluginTeam, list[PluginError]]:
     members: dict[ModuleType, BackendStatus] = {}
     errors = []
     statuses = discovery.list_plugins()
-    core_fault = None if any(each.is_core for each in statuses) else _NO_CORE_PLUGIN
+    core_fault = None
+    # Without a plugin of its own distribution, core would export without its rewriters.
+    if not any(each.is_core for each in statuses):
+        core_fault = Fault(
+            "Enginebay's own rewriters are not installed: "
+            "the distribution enginebay lists no plugin",
+            discovery.reinstall_command(),
+        )
     for status in statuses:
         if status.state == "disabled":
             continue
@@ -297,7 +298,9 @@ def _load_all() -> tuple[PluginTeam, list[PluginError]]:
             if discovery.is_strict():
                 raise discovery.strict_error(err) from err.__cause__
             if status.is_core:
-                core_fault = Fault(str(err), err.hint or discovery.REINSTALL, err.__cause__)
+                core_fault = Fault(
+                    str(err), err.hint or discovery.reinstall_command(), err.__cause__
+                )
             else:
                 errors.append(err)
     return PluginTeam(members, core_fault), errors
@@ -329,6 +332,7 @@ def _find(name: str) -> BackendStatus:
 
 
 def _hint_for_unknown(name: str, installed: list[str]) -> str:
+    from enginebay.installation import install_command
     from enginebay.plugins.known import known_packages, usual_name
 
     packages = known_packages("backends")
@@ -339,10 +343,11 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
         return f"did you mean {close!r}?"
     if close:
         question = "" if close == name else f"did you mean {close!r}? "
-        return f"{question}pip install {packages[close]}"
+        return question + install_command(packages[close])
     if installed:
         return f"no known package provides it; to write one: enginebay new-backend {name}"
-    return f"pip install {' or '.join(packages.values())}, or the package that provides it"
+    commands = [install_command(requirement) for requirement in packages.values()]
+    return f"{' or '.join(commands)}, or the package that provides it"
 
 
 def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:

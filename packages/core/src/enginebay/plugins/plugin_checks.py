@@ -18,6 +18,7 @@ from enginebay import hooks
 from enginebay.environment import install_hint, missing_package
 from enginebay.errors import PluginError, nearest, one_line
 from enginebay.hooks import API_VERSION, PROJECT, BackendInfo
+from enginebay.installation import install_command
 from enginebay.params import BackendParams, IRKind
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS
 from enginebay.version import __version__
@@ -72,7 +73,8 @@ def _import(module: str) -> ModuleType:
             raise PluginError(
                 f"{module!r} requires a version of enginebay other than {__version__}: "
                 f"{one_line(err)}",
-                hint="upgrade enginebay and the plugin's package: pip install -U enginebay PACKAGE",
+                hint="upgrade enginebay and the plugin's package: "
+                f"{install_command('enginebay', '-U')} PACKAGE",
             ) from err
         # An upgrade of the plugin would not bring its engine's SDK.
         package = missing_package(err)
@@ -174,7 +176,7 @@ def _check_api_version(info: BackendInfo, status: BackendStatus) -> None:
     raise PluginError(
         f"the plugin requires API version {version}, but enginebay {__version__} has "
         f"API version {API_VERSION}",
-        hint=f"pip install -U {outdated}",
+        hint=install_command(outdated, "-U"),
     )
 
 

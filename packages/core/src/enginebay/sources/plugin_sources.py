@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
+from enginebay.installation import install_command
 from enginebay.plugins import contributed, known_packages, usual_name
 from enginebay.sources.named_weights import name_weights, split_weights
 from enginebay.sources.sources import is_file, load_model
@@ -112,7 +113,7 @@ def _is_library_name(name: str) -> bool:
 def _how_to_install(scheme: str) -> str:
     # Only known packages: another name may not exist, or be a stranger's package.
     known = known_packages("model_sources").get(scheme)
-    return f"pip install {known}" if known else "install the package of the model source"
+    return install_command(known) if known else "install the package of the model source"
 
 
 def names_codebase(model: str, codebase: str) -> bool:

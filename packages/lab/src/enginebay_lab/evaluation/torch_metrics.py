@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from enginebay.environment import installed_version
+from enginebay.environment import install_command, installed_version
 from enginebay.errors import InputError, MissingDependencyError, UsageError, first_line, nearest
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def find_torch_metric(name: str) -> Callable[[], Metric]:
     except ImportError as err:
         raise MissingDependencyError(
             f"metric 'torchmetrics:{name}' requires torchmetrics, which cannot be imported: {err}",
-            hint="pip install 'enginebay-lab[metrics]'",
+            hint=install_command("enginebay-lab[metrics]"),
         ) from err
     class_name, arguments = _parse_call(name)
     known: dict[str, Any] = {**vars(torchmetrics), **vars(torchmetrics.classification)}

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from enginebay import __version__
-from enginebay.environment import installed_version
+from enginebay.environment import install_command, installed_version
 from enginebay.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
     except ImportError as err:
         raise MissingDependencyError(
             f"a Dask scheduler requires 'distributed', which cannot be imported: {err}",
-            hint="pip install 'enginebay-lab[dask]'",
+            hint=install_command("enginebay-lab[dask]"),
         ) from err
     expected = {"distributed": installed_version("distributed") or ""}
     try:

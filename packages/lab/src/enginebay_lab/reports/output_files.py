@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from enginebay.environment import install_command
 from enginebay.errors import MissingDependencyError, UsageError, check_text
 from enginebay_lab.journal import decode_json
 
@@ -66,7 +67,7 @@ def check_packages() -> None:
     except ImportError as err:
         raise MissingDependencyError(
             f"an HTML report requires Jinja2 and pygal, and {err.name} is not installed",
-            hint="pip install 'enginebay-lab[report]', or write the report as .json",
+            hint=f"{install_command('enginebay-lab[report]')}, or write the report as .json",
         ) from err
 
 
