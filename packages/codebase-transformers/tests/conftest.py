@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZES = {
     "vocab_size": 50,
@@ -17,6 +20,8 @@ SIZES = {
     "max_position_embeddings": 64,
 }
 TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+#: Weights so large that the most probable token changes from one step to the next.
+WIDE = {"initializer_range": 0.6}
 
 
 def build_decoder(kind: str, **options: Any) -> Any:
@@ -43,7 +48,7 @@ def build_decoder(kind: str, **options: Any) -> Any:
         "mixtral": (tf.MixtralForCausalLM, tf.MixtralConfig),
         "qwen3": (tf.Qwen3ForCausalLM, tf.Qwen3Config),
     }[kind]
-    return model(config(**SIZES, **TOKENS, **options)).eval()
+    return model(config(**{**SIZES, **TOKENS, **options})).eval()
 
 
 @pytest.fixture(scope="session")
@@ -120,3 +125,34 @@ def padded_prompts(padding: int = 2) -> dict[str, Any]:
     mask = torch.ones_like(ids)
     mask[1, :padding] = 0
     return {"input_ids": ids, "attention_mask": mask}
+
+
+@pytest.fixture(scope="session")
+def wide() -> Any:
+    """A Llama of which two tokens, 7 and 8, always have almost the same logits."""
+    import torch
+
+    model = build_decoder("llama", **WIDE)
+    with torch.no_grad():
+        model.lm_head.weight[2] *= 2  # the end of a row
+        model.lm_head.weight[7] *= 2
+        model.lm_head.weight[8] = model.lm_head.weight[7] * (1 + 1e-6)
+    return model
+
+
+@pytest.fixture(scope="session")
+def made(wide: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The deployment of a bundle."""
+    from enginebay_transformers import deploy_decoder
+
+    folder = tmp_path_factory.mktemp("made") / "bundle"
+    return deploy_decoder(wide, backend="onnxruntime", work_dir=folder)
+
+
+@pytest.fixture(scope="session")
+def bundle(made: Any) -> Iterator[Any]:
+    """The open bundle."""
+    from enginebay_transformers import open_bundle
+
+    with open_bundle(made.path) as opened:
+        yield opened

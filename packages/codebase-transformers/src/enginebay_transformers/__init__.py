@@ -1,3 +1,29 @@
 """Verified exports of transformers' models, and decoders that generate without torch."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.authors import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay_transformers.bundle import (
+        Bundle as Bundle,
+        Generation as Generation,
+        PromptVerdict as PromptVerdict,
+        open_bundle as open_bundle,
+    )
+    from enginebay_transformers.decoder import (
+        BundleDeployment as BundleDeployment,
+        deploy_decoder as deploy_decoder,
+    )
+
 __version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "bundle": "Bundle Generation PromptVerdict open_bundle",
+        "decoder": "BundleDeployment deploy_decoder",
+    },
+)
