@@ -17,7 +17,9 @@ class OnnxruntimeParams(eb.BackendParams):
     Args:
         work_dir (str): The artifact's folder.
         file_name (str): File name of the model. The suffix .onnx is added if it has none.
-        device (str): cpu, cuda, cuda:N, or auto: cuda if this build has it, else cpu.
+        device (str): cpu, cuda, cuda:N, or auto: cuda if this build has it, else cpu. With the
+            provider of a package: npu, npu:N, gpu, gpu:N; its own choice with cpu, the default, and
+            with auto, which also lets the CPU run what the provider refuses.
         precision (str): fp32 does not change the model; fp16 converts weights and arithmetic to
             half precision, but not the dtypes of inputs and outputs; int8 quantises the operators
             that ONNX Runtime has 8-bit kernels for, calibrated with a data set.
@@ -25,9 +27,11 @@ class OnnxruntimeParams(eb.BackendParams):
             those that would overflow, such as Pow, Exp, sums and means.
         fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
         providers (list): Execution providers in order of preference, instead of those that the
-            device selects.
+            device selects: ONNX Runtime's own, or the modules of packages, such as onnxruntime_qnn.
+            A package's provider must run the whole model, unless CPUExecutionProvider follows.
         provider_options (dict): Options of the providers, each as
-            Provider.option=value, such as CUDAExecutionProvider.cudnn_conv_algo_search=DEFAULT.
+            Provider.option=value, such as CUDAExecutionProvider.cudnn_conv_algo_search=DEFAULT or
+            onnxruntime_qnn.htp_performance_mode=burst.
         session_options (dict): Session configuration entries, such as
             session.set_denormal_as_zero=1.
         intra_op_threads (int): Threads inside one operator; 0 lets ONNX Runtime choose.

@@ -29,7 +29,7 @@ def backend_info() -> eb.BackendInfo:
         irs=("onnx",),
         params=OnnxruntimeParams,
         api_version=1,
-        devices=("cpu", "cuda"),
+        devices=("cpu", "cuda", "npu", "gpu"),
         dtypes=SUPPORTED,
         precisions=("fp32", "fp16", "int8"),
         calibrated=("int8",),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError, did_you_mean
+from enginebay_onnxruntime.provider_packages import Provider, find_module, plug_in
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -29,20 +30,30 @@ def resolve_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
     """Return the parameter ``providers`` or, if it is empty, the providers of the device.
 
     Raises:
-        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, or a
-            provider is unknown to ONNX Runtime.
+        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, and no
+            device of a provider's package; or a provider is unknown to ONNX Runtime.
     """
     kind, colon, index = params.device.partition(":")
     if params.device == "auto":
         kind = "cuda" if CUDA in available_providers() else "cpu"
+    for provider in params.providers:
+        _check_provider(provider)
+    if any(map(is_packaged, params.providers)):
+        if params.device not in ("cpu", "auto") and (
+            kind not in ("npu", "gpu") or (colon and not index.isdecimal())
+        ):
+            raise ParamsError(
+                f"unknown device '{params.device}' for the provider of a package: "
+                "expected cpu, auto, npu, npu:N, gpu or gpu:N",
+                hint="leave out --device for the provider's own choice",
+            )
+        return params.providers
     if kind not in _BY_DEVICE or (colon and not (kind == "cuda" and index.isdecimal())):
         raise ParamsError(
             f"unknown device '{params.device}' for ONNX Runtime: "
             "expected cpu, cuda, cuda:N or auto",
             hint="use --device cpu, or choose the provider with --providers",
         )
-    for provider in params.providers:
-        _check_provider(provider)
     return params.providers or _BY_DEVICE[kind]
 
 
@@ -50,12 +61,37 @@ def _check_provider(provider: str) -> None:
     from onnxruntime import get_all_providers
 
     known = get_all_providers()
-    if provider not in known:
+    if provider not in known and not find_module(provider):
+        package = (
+            "" if provider.endswith("Provider") else f"pip install {provider.replace('_', '-')}"
+        )
         raise ParamsError(
             f"unknown provider '{provider}'; available in this build of ONNX Runtime: "
             f"{', '.join(available_providers())}",
-            hint=did_you_mean(provider, known) or "remove --providers",
+            hint=did_you_mean(provider, known) or package,
         )
+
+
+def is_packaged(provider: str) -> bool:
+    """Return True if a requested provider is not one of ONNX Runtime's own, but a package's."""
+    from onnxruntime import get_all_providers
+
+    return provider not in get_all_providers()
+
+
+def list_packaged(params: OnnxruntimeParams) -> dict[str, Provider]:
+    """Register the requested providers that are in packages; return them by requested name."""
+    names = filter(is_packaged, resolve_providers(params))
+    return {name: plug_in(name, params.device) for name in names}
+
+
+def demands_packaged(params: OnnxruntimeParams) -> bool:
+    """Return True if the provider of a package must run every node.
+
+    It must unless the providers include ONNX Runtime's for the CPU, or the device is ``auto``.
+    """
+    names = resolve_providers(params)
+    return is_packaged(names[0]) and CPU not in names and params.device != "auto"
 
 
 def available_providers() -> list[str]:
@@ -139,27 +175,66 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
     return counts
 
 
-def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
+def list_others(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
+    """Return the operators that the session runs elsewhere than on requested packages' providers.
+
+    They are counted by text, such as ``Det on CPUExecutionProvider``.
+    """
+    packaged = {provider.name for provider in list_packaged(params).values()}
+    counts: Counter[str] = Counter()
+    if packaged:
+        for part in session.get_provider_graph_assignment_info():
+            if part.ep_name not in packaged:
+                counts.update(f"{node.op_type} on {part.ep_name}" for node in part.get_nodes())
+    return counts
+
+
+def find_working_provider(
+    params: OnnxruntimeParams, session: onnxruntime.InferenceSession, counts: Counter[str]
+) -> str:
     """Return the first of the session's providers that runs a node.
 
     ``counts`` is the result of :func:`count_nodes`. If it is empty, return the session's first
-    provider.
+    provider, or its last one if the first one is a package's.
     """
     loaded: list[str] = session.get_providers()
-    return next((name for name in loaded if counts[name]), loaded[0])
+    rest = loaded[-1] if list_packaged(params) else loaded[0]
+    return next((name for name in loaded if counts[name]), rest)
 
 
 def describe_fallbacks(
     params: OnnxruntimeParams, session: onnxruntime.InferenceSession, counts: Counter[str]
 ) -> tuple[str, ...]:
     """Return a sentence for each requested provider or device that is not used."""
-    requested, loaded = resolve_providers(params), session.get_providers()
+    packaged = list_packaged(params)
+    loaded = session.get_providers()
+    requested = [
+        packaged[name].name if name in packaged else name for name in resolve_providers(params)
+    ]
     lines = [_describe_unloaded(name) for name in requested if name not in loaded]
-    if counts and requested[0] in loaded and not counts[requested[0]]:
+    if (counts or packaged) and requested[0] in loaded and not counts[requested[0]]:
         lines.append(f"{requested[0]} was requested but runs no node of this model")
-    if params.device not in ("cpu", "auto") and not any(name in ON_CUDA for name in requested):
+    elif others := list_others(params, session):
+        lines.append(describe_others(others, counts.total()))
+    given = provider_options(params)
+    lines += [
+        f"{provider.package} was given the option {option}, whose name is not in its library"
+        for name, provider in packaged.items()
+        for option in provider.find_unread(given[name])
+    ]
+    if (
+        params.device not in ("cpu", "auto")
+        and not packaged
+        and not any(name in ON_CUDA for name in requested)
+    ):
         lines.append(f"device {params.device} was requested, but no requested provider uses it")
     return tuple(lines)
+
+
+def describe_others(others: Counter[str], total: int) -> str:
+    """Return a sentence about the nodes that a package's provider does not run."""
+    listed = ", ".join(f"{count} {text}" for text, count in sorted(others.items()))
+    return f"{others.total()} of {total} nodes run elsewhere: {listed}"
 
 
 def _describe_unloaded(provider: str) -> str:
@@ -169,8 +244,13 @@ def _describe_unloaded(provider: str) -> str:
     )
 
 
-def get_device(provider: str, session: onnxruntime.InferenceSession) -> str:
-    """Return torch's name of the device that a provider runs on, such as ``cpu`` or ``cuda:0``."""
+def get_device(
+    params: OnnxruntimeParams, provider: str, session: onnxruntime.InferenceSession
+) -> str:
+    """Return the device that a provider runs on: ``cpu``, ``cuda:0``, or a package's ``npu:0``."""
+    for packaged in list_packaged(params).values():
+        if packaged.name == provider:
+            return packaged.device
     if provider not in ON_CUDA:
         return "cpu"
     index = session.get_provider_options().get(provider, {}).get("device_id", "0")

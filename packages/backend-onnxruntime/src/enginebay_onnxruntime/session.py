@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from enginebay.environment import install_command
-from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
+from enginebay.errors import ConversionError, FallbackError, MissingDependencyError, ParamsError
 from enginebay_onnxruntime import cache
 from enginebay_onnxruntime.custom_ops import locate_libraries, register_libraries
 from enginebay_onnxruntime.optimizers import KEY, find_wrong_optimizers
@@ -16,6 +18,12 @@ from enginebay_onnxruntime.providers import (
     CPU,
     CUDA,
     available_providers,
+    count_nodes,
+    demands_packaged,
+    describe_others,
+    is_packaged,
+    list_others,
+    list_packaged,
     preload_cuda,
     provider_options,
     records_assignment,
@@ -23,12 +31,14 @@ from enginebay_onnxruntime.providers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import onnxruntime
 
     from enginebay.hooks import WrapperRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
+    from enginebay_onnxruntime.provider_packages import Provider
 
 _log = logging.getLogger("enginebay.onnxruntime")
 
@@ -40,6 +50,7 @@ _LEVELS = {
 }
 #: ONNX Runtime's message about an operator that it has for other dtypes only.
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\) node with name '(.*)'")
+_FATAL_SEVERITY = 4
 _ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt reports the warnings about providers
 
 
@@ -60,6 +71,12 @@ def create_session(
     import_onnxruntime()
     params = request.params
     model = request.directory / request.files[0]
+    if params.optimized_cache and any(map(is_packaged, resolve_providers(params))):
+        raise ParamsError(
+            "optimized_cache is for ONNX Runtime's own providers: it cannot write the graph of "
+            "another provider to a file",
+            hint="leave out --optimized-cache",
+        )
     if not params.optimized_cache:
         return load_session(model, request, make_session_options(request)), ""
     files = [request.directory / file for file in request.files]
@@ -114,6 +131,8 @@ def make_session_options(
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if _forbids_cpu(request):
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        if demands_packaged(params):  # the error says it, and more
+            options.log_severity_level = _FATAL_SEVERITY
     if wrong := find_wrong_optimizers(request):
         options.add_session_config_entry(KEY, wrong)
     for key, value in params.session_options.items():
@@ -136,7 +155,11 @@ def _enable_profile(options: onnxruntime.SessionOptions, prefix: str | None) -> 
 
 def _forbids_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
     """Return True if the session must reject a model that would partly run on the CPU."""
+    if demands_packaged(request.params):
+        return True
     first = resolve_providers(request.params)[0]
+    if is_packaged(first):
+        return request.strict
     return request.strict and first != CPU and first in available_providers()
 
 
@@ -147,10 +170,14 @@ def load_session(
 
     Raises:
         ConversionError: ONNX Runtime cannot load the model.
-        FallbackError: ``strict`` is set, and a part of the graph would run on the CPU.
+        FallbackError: A part of the graph would run on the CPU, and ``strict`` is set, or the
+            provider of a package was requested alone.
     """
     import onnxruntime
 
+    packaged = list_packaged(request.params)
+    if packaged:
+        return _load_packaged(model, request, options, packaged)
     available = available_providers()
     # A session without CPU fallback also rejects the CPU provider in the list.
     excluded = {CPU} if _forbids_cpu(request) else set()
@@ -173,24 +200,60 @@ def load_session(
                 f"CPU for the rest: {err}",
                 hint="leave out --strict, or request another provider",
             ) from err
-        from enginebay_onnxruntime.reasons import find_locale, format_reason
+        _raise_unloadable(model, err)
 
-        if locale := find_locale(err):
-            raise ConversionError(
-                f"ONNX Runtime cannot load '{model.name}': StringNormalizer requires the locale "
-                f"{locale}, which this machine lacks",
-                hint="apt-get install locales-all; or export the model with the locale C: "
-                "options={id(vectorizer): {'locale': 'C'}}",
-            ) from err
-        without = _find_missing_kernel(str(err), model)
-        reason = f"it has no kernel of {without}: " if without else ""
+
+def _raise_unloadable(model: Path, err: Exception) -> NoReturn:
+    from enginebay_onnxruntime.reasons import find_locale, format_reason
+
+    if locale := find_locale(err):
         raise ConversionError(
-            f"ONNX Runtime cannot load '{model.name}': {reason}{format_reason(err)}",
-            hint="compute there in another dtype, such as float32; enginebay preview MODEL "
-            "--backend onnxruntime names the modules"
-            if without
-            else None,
+            f"ONNX Runtime cannot load '{model.name}': StringNormalizer requires the locale "
+            f"{locale}, which this machine lacks",
+            hint="apt-get install locales-all; or export the model with the locale C: "
+            "options={id(vectorizer): {'locale': 'C'}}",
         ) from err
+    without = _find_missing_kernel(str(err), model)
+    reason = f"it has no kernel of {without}: " if without else ""
+    raise ConversionError(
+        f"ONNX Runtime cannot load '{model.name}': {reason}{format_reason(err)}",
+        hint="compute there in another dtype, such as float32; enginebay preview MODEL "
+        "--backend onnxruntime names the modules"
+        if without
+        else None,
+    ) from err
+
+
+def _load_packaged(
+    model: Path,
+    request: WrapperRequest[OnnxruntimeParams],
+    options: onnxruntime.SessionOptions,
+    packaged: Mapping[str, Provider],
+) -> onnxruntime.InferenceSession:
+    """Create a session with providers of packages, and perhaps others."""
+    import onnxruntime
+
+    for name, given in provider_options(request.params).items():
+        if name in packaged:
+            provider = packaged[name]
+            options.add_provider_for_devices([provider.handle], provider.options | given)
+        elif name != CPU and name in available_providers():
+            options.add_provider(name, given)
+    try:
+        return onnxruntime.InferenceSession(str(model), options, enable_fallback=0)
+    except Exception as err:  # noqa: BLE001  # ONNX Runtime's errors have no other base class
+        if not (_forbids_cpu(request) and "fallback" in str(err).lower()):
+            _raise_unloadable(model, err)
+    provider = next(iter(packaged.values()))
+    params = request.params.replace(providers=(*request.params.providers, CPU))
+    partial = msgspec.structs.replace(request, params=params, strict=False)
+    session = _load_packaged(model, partial, make_session_options(partial), packaged)
+    total = count_nodes(params, session).total()
+    raise FallbackError(
+        f"{provider.package} does not run the whole model: "
+        f"{describe_others(list_others(params, session), total)}",
+        hint="--device auto lets the CPU run the rest",
+    )
 
 
 def _find_missing_kernel(error: str, model: Path) -> str:

@@ -14,6 +14,7 @@ from enginebay_onnxruntime.providers import (
     describe_fallbacks,
     find_working_provider,
     get_device,
+    list_packaged,
 )
 from enginebay_onnxruntime.repairs import KEY
 from enginebay_onnxruntime.session import create_session
@@ -52,7 +53,9 @@ def wrap_session(
     specs = (*inputs, *outputs)
     receipt = _make_receipt(session, request.params, specs, cached)
     kind = OrtValueWrapper if OrtValueWrapper.is_needed(inputs, outputs) else OnnxruntimeWrapper
-    on_host = receipt.device == "cpu" or any(spec.dtype not in ELEMENT_TYPES for spec in specs)
+    on_host = not receipt.device.startswith("cuda") or any(
+        spec.dtype not in ELEMENT_TYPES for spec in specs
+    )
     return kind(
         session,
         receipt=receipt,
@@ -204,7 +207,8 @@ def _make_receipt(
     import onnxruntime
 
     counts = count_nodes(params, session)
-    provider = find_working_provider(session, counts)
+    provider = find_working_provider(params, session, counts)
+    packages = [packaged.package for packaged in list_packaged(params).values()]
     details = {
         "providers": ", ".join(session.get_providers()),
         "nodes": ", ".join(f"{name} {count}" for name, count in counts.items()),
@@ -213,8 +217,8 @@ def _make_receipt(
         "profile": params.profile or "",
     }
     return eb.Receipt(
-        engine=f"onnxruntime {onnxruntime.__version__}",
-        device=get_device(provider, session),
+        engine=", ".join((f"onnxruntime {onnxruntime.__version__}", *packages)),
+        device=get_device(params, provider, session),
         provider=provider,
         precision=_describe_precision(params, specs),
         fallbacks=describe_fallbacks(params, session, counts),
