@@ -13,12 +13,16 @@ from enginebay.environment import (
     install_command,
     installed_version,
     passed,
+    skipped,
 )
+from enginebay.errors import EnginebayError
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
+#: The time limit of each stage of a check of a package that was not asked for.
+_TRIAL_SECONDS = 20.0
 #: Wheels that write into the same folder: the last installed wheel breaks the other.
 RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
@@ -26,15 +30,16 @@ RIVALS = ("onnxruntime", "onnxruntime-gpu")
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     """Return the report of the ``check-env`` stage in ``request.tier``.
 
-    The report is empty for the smoke stage, in which Enginebay's core runs a tiny model.
+    In the smoke stage, Enginebay's core runs a tiny model with the requested providers, and this
+    function checks the installed packages of others. Those that do not work are skipped.
     """
     if request.tier is Tier.METADATA:
-        return _check_rivals()
+        return _check_rivals() + _check_packages(request.params)
     if request.tier is Tier.IMPORT:
         return check_import("onnxruntime", fix=_install_command(request))
     if request.tier is Tier.DEVICE:
         return _check_device(request)
-    return eb.EnvReport()
+    return _try_packages(request)
 
 
 def _install_command(request: CheckEnvRequest[OnnxruntimeParams]) -> str:
@@ -57,19 +62,78 @@ def _check_rivals() -> eb.EnvReport:
     )
 
 
+def _check_packages(params: OnnxruntimeParams) -> eb.EnvReport:
+    """Report the provider packages that are installed, and those for another ONNX Runtime."""
+    from enginebay_onnxruntime.provider_packages import (
+        find_module,
+        find_requirement,
+        list_installed,
+    )
+
+    report = eb.EnvReport()
+    version = installed_version(RIVALS[0]) or installed_version(RIVALS[1])
+    named = {find_module(name) for name in params.providers}
+    for module, found, library in list_installed():
+        wanted = find_requirement(found, version) if version else ""
+        text = f"{found.version}, {library}"
+        if not wanted:
+            report += passed(Tier.METADATA, found.name, found=text)
+        elif module in named:
+            report += failed(
+                Tier.METADATA,
+                found.name,
+                found=f"{found.version} with ONNX Runtime {version}",
+                wanted=wanted,
+                fix=f"pip install '{wanted}'",
+            )
+        else:
+            text += f", which is made for {wanted}, not {version}: pip install '{wanted}'"
+            report += skipped(Tier.METADATA, found.name, found=text)
+    return report
+
+
+def _try_packages(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
+    """Check each installed provider package in processes of its own, if no provider is named."""
+    from enginebay_onnxruntime.provider_packages import list_installed
+
+    report = eb.EnvReport()
+    if request.params.providers or request.params.device != "cpu":
+        return report
+    for module, found, _ in list_installed():
+        params = request.params.replace(providers=(module,))
+        checks = eb.get_backend(request.backend).check_env(params, timeout=_TRIAL_SECONDS)
+        if failure := checks.failed:
+            text = f"{failure.found}; see enginebay check-env onnxruntime --providers {module}"
+            report += skipped(Tier.SMOKE, found.name, found=text)
+        else:
+            report += passed(Tier.SMOKE, found.name, found=checks.checks[-1].found)
+    return report
+
+
 def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     from enginebay_onnxruntime.providers import (
         DRIVER,
         available_providers,
         find_missing_library,
+        is_packaged,
         resolve_providers,
     )
 
     params = request.params
     available = available_providers()
     report = eb.EnvReport()
+    if params.device.partition(":")[0] in ("npu", "gpu") and not params.providers:
+        return failed(
+            Tier.DEVICE,
+            params.device,
+            found="no provider for it was named",
+            wanted="a provider's package",
+            fix="--providers onnxruntime_qnn, or another package of the device's vendor",
+        )
     for provider in resolve_providers(params):
-        if missing := find_missing_library(provider):
+        if is_packaged(provider):
+            report += _check_package(provider, params)
+        elif missing := find_missing_library(provider):
             driver = "install NVIDIA's driver; in a container, start it with --gpus all"
             libraries = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
             fix = driver if missing == DRIVER else libraries
@@ -85,6 +149,17 @@ def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
                 fix=_install_command(request),
             )
     return report + _check_custom_ops(params) if request.with_custom_ops else report
+
+
+def _check_package(name: str, params: OnnxruntimeParams) -> eb.EnvReport:
+    from enginebay_onnxruntime.provider_packages import plug_in
+
+    try:
+        provider = plug_in(name, params.device)
+    except EnginebayError as err:
+        return failed(Tier.DEVICE, name, found=str(err), fix=err.hint or "")
+    text = f"{provider.package}, device {provider.device} of {provider.handle.device.vendor}"
+    return passed(Tier.DEVICE, provider.name, found=text)
 
 
 def _check_custom_ops(params: OnnxruntimeParams) -> eb.EnvReport:
