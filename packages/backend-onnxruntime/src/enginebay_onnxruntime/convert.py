@@ -27,12 +27,18 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         The written files; the model first.
 
     Raises:
-        ConversionError: A custom-op library is missing, or a file would overwrite another file.
+        ConversionError: A custom-op library is missing, a file would overwrite another file, or the
+            provider takes no open dimensions.
         MissingDependencyError: The package that the precision requires is not installed: onnx-ir
             for fp16, onnx for int8.
         UsageError: The calibration data does not fit the model.
+        ParamsError: A dimension has no sizes in ``sizes``.
     """
     params = request.params
+    if params.sizes or params.providers:
+        from enginebay_onnxruntime.sizes import check_open_dimensions
+
+        check_open_dimensions(request)
     target = request.work_dir / params.file_name
     if params.precision == "fp16":
         request.progress("converting to half precision")

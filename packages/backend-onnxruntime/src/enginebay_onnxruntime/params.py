@@ -34,6 +34,9 @@ class OnnxruntimeParams(eb.BackendParams):
             onnxruntime_qnn.htp_performance_mode=burst.
         session_options (dict): Session configuration entries, such as
             session.set_denormal_as_zero=1.
+        sizes (dict): Sizes of the model's open dimensions, such as batch=1,4,8. The wrapper makes
+            an engine for each when it is loaded, and others at the first call with other sizes, for
+            a provider that takes no open dimensions. The name * stands for all the rest.
         intra_op_threads (int): Threads inside one operator; 0 lets ONNX Runtime choose.
         inter_op_threads (int): Threads across operators; anything but 1 runs branches in parallel,
             0 lets ONNX Runtime choose how many.
@@ -57,6 +60,7 @@ class OnnxruntimeParams(eb.BackendParams):
     providers: tuple[str, ...] = ()
     provider_options: dict[str, str] = {}
     session_options: dict[str, str] = {}
+    sizes: dict[str, str] = {}
     intra_op_threads: Threads = 0
     inter_op_threads: Threads = 1
     graph_optimization: Literal["disable", "basic", "extended", "all"] = "all"

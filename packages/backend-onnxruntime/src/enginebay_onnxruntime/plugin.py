@@ -72,6 +72,10 @@ def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[st
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
     """Create the session, and return a wrapper that runs it."""
+    if request.params.sizes:
+        from enginebay_onnxruntime.sizes import load_sized
+
+        return load_sized(request)
     from enginebay_onnxruntime.wrapper import load_wrapper
 
     return load_wrapper(request)

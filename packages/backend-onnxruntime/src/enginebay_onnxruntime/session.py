@@ -113,9 +113,18 @@ def import_onnxruntime() -> None:
 
 
 def make_session_options(
-    request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
+    request: WrapperRequest[OnnxruntimeParams],
+    *,
+    level: str | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> onnxruntime.SessionOptions:
-    """Create session options from the parameters; ``level`` overrides the optimisation level."""
+    """Create session options from the parameters.
+
+    Args:
+        request: The request to load the model.
+        level: The level of graph optimisation, instead of the parameters'.
+        sizes: The sizes of open dimensions, by name, which become fixed.
+    """
     import onnxruntime
 
     params = request.params
@@ -135,6 +144,8 @@ def make_session_options(
             options.log_severity_level = _FATAL_SEVERITY
     if wrong := find_wrong_optimizers(request):
         options.add_session_config_entry(KEY, wrong)
+    for dimension, size in (sizes or {}).items():
+        options.add_free_dimension_override_by_name(dimension, size)
     for key, value in params.session_options.items():
         options.add_session_config_entry(key, value)
     _enable_profile(options, params.profile)
@@ -164,9 +175,12 @@ def _forbids_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
 
 
 def load_session(
-    model: Path, request: WrapperRequest[OnnxruntimeParams], options: onnxruntime.SessionOptions
+    model: Path,
+    request: WrapperRequest[OnnxruntimeParams],
+    options: onnxruntime.SessionOptions,
+    sizes: Mapping[str, int] | None = None,
 ) -> onnxruntime.InferenceSession:
-    """Create a session with the given options.
+    """Create a session with the given options, which fix the ``sizes`` of open dimensions.
 
     Raises:
         ConversionError: ONNX Runtime cannot load the model.
@@ -177,7 +191,7 @@ def load_session(
 
     packaged = list_packaged(request.params)
     if packaged:
-        return _load_packaged(model, request, options, packaged)
+        return _load_packaged(model, request, options, packaged, sizes)
     available = available_providers()
     # A session without CPU fallback also rejects the CPU provider in the list.
     excluded = {CPU} if _forbids_cpu(request) else set()
@@ -229,6 +243,7 @@ def _load_packaged(
     request: WrapperRequest[OnnxruntimeParams],
     options: onnxruntime.SessionOptions,
     packaged: Mapping[str, Provider],
+    sizes: Mapping[str, int] | None,
 ) -> onnxruntime.InferenceSession:
     """Create a session with providers of packages, and perhaps others."""
     import onnxruntime
@@ -247,7 +262,8 @@ def _load_packaged(
     provider = next(iter(packaged.values()))
     params = request.params.replace(providers=(*request.params.providers, CPU))
     partial = msgspec.structs.replace(request, params=params, strict=False)
-    session = _load_packaged(model, partial, make_session_options(partial), packaged)
+    options = make_session_options(partial, sizes=sizes)
+    session = _load_packaged(model, partial, options, packaged, sizes)
     total = count_nodes(params, session).total()
     raise FallbackError(
         f"{provider.package} does not run the whole model: "

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import FallbackError, ParamsError
+from enginebay.errors import ConversionError, FallbackError, ParamsError
 from enginebay_onnxruntime.provider_packages import plug_in
 
 pytestmark = pytest.mark.skipif(
@@ -168,3 +168,30 @@ def test_check_env_of_one_provider_passes_all_tiers(backend, module):
     assert report.ok, report
     found = {check.name: check.found for check in report.checks}
     assert found[NAMES[module]].startswith(module.replace("_", "-"))
+
+
+OPEN = "(float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"
+
+
+def test_open_dimensions_are_refused_before_the_build(load, tmp_path):
+    with pytest.raises(ConversionError) as raised:
+        load(OPEN, providers=[QNN])
+    assert str(raised.value) == (
+        f"the provider of {QNN} takes no open dimensions, and the model has some: x float32[n, 4]"
+    )
+    assert raised.value.hint.endswith("make an engine for each size: --sizes n=1,4")
+    assert load(OPEN, providers=[NXRT]).receipt.provider == "cpu_ep"
+
+
+def test_an_engine_for_each_size_runs_on_the_provider(load):
+    wrapper = load(OPEN, providers=[QNN], sizes={"n": "1,3"})
+    assert wrapper.receipt.details["nodes"] == "QNNExecutionProvider 1"
+    for n in (3, 1, 2):
+        y = wrapper({"x": np.full((n, 4), -1, np.float32)})["y"]
+        assert np.array_equal(y, np.zeros((n, 4), np.float32))
+
+
+def test_a_size_does_not_hide_what_the_provider_refuses(load):
+    text = "(float[n] x) => (float[n] y, bool[n] z) { y = Relu(x) z = IsNaN(x) }"
+    with pytest.raises(FallbackError, match="1 of 2 nodes run elsewhere: 1 IsNaN on CPU"):
+        load(text, providers=[NXRT], sizes={"n": "2"})
