@@ -15,7 +15,7 @@ from enginebay.environment import (
     passed,
     skipped,
 )
-from enginebay.errors import EnginebayError
+from enginebay.errors import EnginebayError, ParamsError
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
@@ -111,6 +111,7 @@ def _try_packages(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
 
 
 def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
+    from enginebay_onnxruntime.provider_packages import find_module
     from enginebay_onnxruntime.providers import (
         DRIVER,
         available_providers,
@@ -122,15 +123,17 @@ def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     params = request.params
     available = available_providers()
     report = eb.EnvReport()
-    if params.device.partition(":")[0] in ("npu", "gpu") and not params.providers:
-        return failed(
-            Tier.DEVICE,
-            params.device,
-            found="no provider for it was named",
-            wanted="a provider's package",
-            fix="--providers onnxruntime_qnn, or another package of the device's vendor",
-        )
-    for provider in resolve_providers(params):
+    try:
+        providers = resolve_providers(params)
+    except ParamsError as err:
+        # A kind of device that the backend lists, but that these providers do not have.
+        kind = params.device.partition(":")[0]
+        if kind not in ("npu", "gpu", "cuda") or not all(map(find_module, params.providers)):
+            raise
+        package = "--providers onnxruntime_qnn, or another package of the device's vendor"
+        fix = (err.hint or "") if params.providers else package
+        return failed(Tier.DEVICE, params.device, found=str(err), fix=fix)
+    for provider in providers:
         if is_packaged(provider):
             report += _check_package(provider, params)
         elif missing := find_missing_library(provider):

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from enginebay.authors.isolation import call
-from enginebay.errors import ConversionError, ParamsError
+from enginebay.errors import ConversionError, InputError, ParamsError
 from enginebay_onnxruntime.provider_packages import plug_in
 from enginebay_onnxruntime.providers import is_packaged
 from enginebay_onnxruntime.session import import_onnxruntime, load_session, make_session_options
@@ -163,6 +163,12 @@ class SizedWrapper(OnnxruntimeWrapper):
         return (self._engines.get(sizes) or self._find_other(sizes)).execute(feed)
 
     def _find_other(self, sizes: tuple[int, ...]) -> OnnxruntimeWrapper:
+        if 0 in sizes:  # Qualcomm's compiler divides by it, which ends the process
+            raise InputError(
+                "an engine with fixed sizes has no empty dimension: "
+                f"'{self._dimensions[sizes.index(0)]}' is 0",
+                hint="leave the call out, or deploy without --sizes to a provider that takes it",
+            )
         with self._lock:
             fixed = dict(zip(self._dimensions, sizes, strict=True))
             engine = self._others.pop(sizes, None) or _load(self._request, fixed)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from enginebay_testing.conformance.suite import Conformance
-from enginebay_testing.pytest_plugin import OPTION
+from enginebay_testing.preset_backend import preset_backend
+from enginebay_testing.pytest_plugin import OPTION, PARAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class CommandLineBackend:
-    """Base class with the fixture ``backend``, which returns the name from ``--backend``."""
+    """Base class with the fixture ``backend``: the name from ``--backend``.
 
-    @pytest.fixture
-    def backend(self, request: pytest.FixtureRequest) -> str:
+    With ``--params`` it is a backend with the same hooks and other defaults.
+    """
+
+    @pytest.fixture(scope="session")
+    @staticmethod
+    def backend(request: pytest.FixtureRequest) -> Iterator[str]:
         """The backend's name."""
-        return str(request.config.getoption(OPTION))
+        name, words = str(request.config.getoption(OPTION)), request.config.getoption(PARAMS)
+        if not words:
+            yield name
+            return
+        with preset_backend(name, words) as preset:
+            yield preset
 
 
 class TestConformance(CommandLineBackend, Conformance):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The ``dest`` of the option ``--backend``; another project's ``--backend`` has a different one.
 OPTION = "enginebay_backend"
+#: The ``dest`` of the option ``--params``.
+PARAMS = "enginebay_params"
 
 #: The attribute of pytest's report that holds the outcome of a conformance test.
 _OUTCOME = "enginebay_law"
@@ -49,13 +51,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
-    """Add ``--backend`` and ``--operators``, and the tests of the kit, for a ``--backend``."""
+    """Add the options and the tests of the kit if the arguments have a ``--backend``."""
     flags = {word.partition("=")[0] for word in args}
     if "--backend" not in flags:
         return
     group = parser.getgroup("enginebay")
     help_text = "test this backend with the conformance kit"
     group.addoption("--backend", dest=OPTION, metavar="NAME", help=help_text)
+    help_text = "test with another default of a parameter; repeated for several"
+    group.addoption(
+        "--params", dest=PARAMS, action="append", default=[], metavar="FIELD=VALUE", help=help_text
+    )
     help_text = "also test networks of one operator each, which takes minutes"
     group.addoption("--operators", action="store_true", help=help_text)
     args += ["--pyargs", "enginebay_testing.command_line"]
@@ -77,6 +83,10 @@ def pytest_configure(config: pytest.Config) -> None:
         problem = f"no backend '{name}' is installed" if name else "no backend was specified"
         known = ", ".join(names) or "none"
         raise pytest.UsageError(f"{problem}: pass --backend NAME; installed: {known}")
+    if words := config.getoption(PARAMS):
+        from enginebay_testing.preset_backend import read_values
+
+        read_values(eb.get_backend(name), words)
 
 
 def _make_folder(folder: str | None) -> None:

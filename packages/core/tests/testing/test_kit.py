@@ -131,6 +131,47 @@ def test_in_several_processes_the_report_is_whole_and_in_order(
     assert list(findings(tmp_path / "out")) == list(findings(tmp_path / "alone"))
 
 
+def test_the_kit_runs_with_other_defaults(tmp_path: Path, loopback: str) -> None:
+    words = ("-k", "installed or scalars", "--conformance-report", "out")
+    ran = run(tmp_path, "--backend", loopback, "--params", "gain=2", *words)
+    assert ran.returncode == 0, ran.stdout
+    assert "conformance of loopback-with-params" in ran.stdout
+    reason = "check-env, smoke: build, run, compare: wrong by 2"
+    assert f"scalars go in and come out: {reason}" in ran.stdout
+    document = json.loads((tmp_path / "out" / "loopback-with-params.json").read_text())
+    assert document["backend"] == "loopback-with-params"
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("gain", "--params gain: expected FIELD=VALUE"),
+        ("gain=x", "does not fit LoopbackParams.gain: expected float"),
+        ("loss=1", "--params: unrecognized arguments: --loss 1"),
+    ],
+)
+def test_wrong_defaults_are_refused(tmp_path: Path, loopback: str, word: str, message: str) -> None:
+    ran = run(tmp_path, "--backend", loopback, "--params", word)
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert message in ran.stderr
+
+
+def test_a_device_that_refuses_a_model_skips_the_law(tmp_path: Path, loopback: str) -> None:
+    changed = """
+        @eb.hookimpl
+        def build_wrapper(request):
+            from enginebay.errors import FallbackError
+            if request.inputs[0].dims == ():
+                raise FallbackError("it takes no scalars")
+            return Wrapper(request)
+    """
+    with temporary_backend("broken", source(changed)):
+        ran = run(tmp_path, "--backend", "broken", "-k", "installed or scalars")
+    assert ran.returncode == 0, ran.stdout
+    assert "1 held, 1 skipped" in ran.stdout
+    assert "the device refuses the model: it takes no scalars" in ran.stdout
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [

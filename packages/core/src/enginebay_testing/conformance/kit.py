@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import enginebay as eb
+from enginebay.errors import FallbackError
 from enginebay_testing.command_runs import environment
 
 if TYPE_CHECKING:
@@ -122,19 +123,25 @@ class Kit:
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
 
     def deploy(self, model: str, work_dir: Path, **options: Any) -> eb.Deployment:
-        """Deploy a reference model; skip the test if the engine or a dtype is not available."""
+        """Deploy a reference model; skip the test if the engine or a dtype is not available.
+
+        An engine with several providers may list what one of them refuses.
+        """
         self.require_engine()
         example = self.example(model)
         self.require_dtypes(*example.dtypes)
         shapes = example.dynamic_shapes or None
-        return eb.deploy(
-            example.module,
-            example.inputs,
-            backend=self.name,
-            work_dir=work_dir,
-            dynamic=shapes,
-            **options,
-        )
+        try:
+            return eb.deploy(
+                example.module,
+                example.inputs,
+                backend=self.name,
+                work_dir=work_dir,
+                dynamic=shapes,
+                **options,
+            )
+        except FallbackError as err:
+            self.skip(f"the device refuses the model: {err}")
 
     def artifact(self, model: str) -> eb.Artifact:
         """Return a reference model's artifact, which is built once; tests must not change it.
