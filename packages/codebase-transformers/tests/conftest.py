@@ -61,7 +61,9 @@ def llama() -> Any:
 def build() -> Any:
     """A function from the kind of a model, such as 'llama', to a small one with random weights."""
     others = {"t5": build_t5, "whisper": build_whisper, "llava": build_llava}
-    return lambda kind: others[kind]() if kind in others else build_decoder(kind)
+    return lambda kind, **options: (
+        others[kind]() if kind in others else build_decoder(kind, **options)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -71,12 +73,12 @@ def prompts() -> Any:
 
 
 def build_t5() -> Any:
-    """Return a T5 with an encoder and a decoder of two layers."""
+    """Return a T5 with an encoder and a decoder of one layer."""
     import torch
     import transformers as tf
 
     torch.manual_seed(0)
-    sizes = {"vocab_size": 50, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2}
+    sizes = {"vocab_size": 50, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1}
     config = tf.T5Config(**sizes, num_heads=4, decoder_start_token_id=0)
     return tf.T5ForConditionalGeneration(config).eval()
 

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
         BundleDeployment as BundleDeployment,
         deploy_decoder as deploy_decoder,
     )
+    from enginebay_transformers.exported_folder import (
+        ExportedFolder as ExportedFolder,
+        read_folder as read_folder,
+    )
+    from enginebay_transformers.judged_folder import (
+        JudgedFolder as JudgedFolder,
+        judge_folder as judge_folder,
+    )
 
 __version__ = "0.1.0"
 
@@ -25,5 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "bundle": "Bundle Generation PromptVerdict open_bundle",
         "decoder": "BundleDeployment deploy_decoder",
+        "exported_folder": "ExportedFolder read_folder",
+        "judged_folder": "JudgedFolder judge_folder",
     },
 )

@@ -13,7 +13,7 @@ import copy
 import inspect
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay_transformers import upstream
@@ -41,14 +41,15 @@ class Part:
         inputs: The module's inputs for the sample, as keyword arguments of its ``forward``.
         sizes: Name of an input of the engine (``attention_mask``, ``cache.0.key``) → its sizes; an
             open one is a text, such as ``past`` or ``past+1``.
-        tried: Name of an open size → the sizes at which engine and module were compared.
+        tried: Name of an open size → the sizes at which engine and module were compared; None if
+            they were not, since the engine was refused.
     """
 
     name: str
     module: nn.Module
     inputs: Sample
     sizes: Mapping[str, Sequence[int | str]]
-    tried: Mapping[str, Collection[int]] = field(default_factory=dict)
+    tried: Mapping[str, Collection[int]] | None
 
 
 def find_breaches(
@@ -139,7 +140,8 @@ def _find_lost_arguments(
 
     taken = {_path(name).partition(".")[0] for part in parts for name in part.sizes}
     ids = sample.get("input_ids")
-    if ids is not None and "attention_mask" in inspect.signature(model.forward).parameters:
+    takes_mask = "attention_mask" in inspect.signature(model.forward).parameters
+    if generates and ids is not None and takes_mask:
         sample = {"attention_mask": torch.ones_like(ids), **sample}
     for name, value in sample.items():
         if name in taken or not isinstance(value, torch.Tensor):
@@ -171,6 +173,8 @@ def _are_equal(call: Call, other: Call) -> bool:
 
 
 def _find_untried_sizes(part: Part) -> Iterator[str]:
+    if part.tried is None:
+        return
     places: dict[str, str] = {}
     for name, sizes in part.sizes.items():
         for axis, size in enumerate(sizes):
