@@ -1,4 +1,7 @@
-"""Verified exports of transformers' models, and decoders that generate without torch."""
+"""Verified exports of transformers' models, and decoders that generate without torch.
+
+Importing this module imports nothing else: each name below is imported when it is first used.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
         ExportedFolder as ExportedFolder,
         read_folder as read_folder,
     )
+    from enginebay_transformers.exporter import (
+        EnginebayConfig as EnginebayConfig,
+        EnginebayExporter as EnginebayExporter,
+        EnginebayRunner as EnginebayRunner,
+    )
     from enginebay_transformers.judged_folder import (
         JudgedFolder as JudgedFolder,
         judge_folder as judge_folder,
@@ -35,5 +43,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "decoder": "BundleDeployment deploy_decoder",
         "exported_folder": "ExportedFolder read_folder",
         "judged_folder": "JudgedFolder judge_folder",
+        "exporter": "EnginebayConfig EnginebayExporter EnginebayRunner",
     },
 )

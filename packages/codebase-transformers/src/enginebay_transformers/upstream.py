@@ -14,39 +14,27 @@ A name is imported when it is first used. The names need torch.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import requires
+from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any
 
 from enginebay.environment import installed_version, require
 from enginebay.errors import MissingDependencyError
-from enginebay_transformers import __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # classes to inherit from
     from transformers.exporters import (
-        AutoHfExporter as AutoHfExporter,
         ExportConfigMixin as ExportConfigMixin,
-        ExportedComponent as ExportedComponent,
-        ExportedModel as ExportedModel,
-        ExportMetadata as ExportMetadata,
         HfExporter as HfExporter,
         ModelRunner as ModelRunner,
-        register_backend as register_backend,
-    )
-    from transformers.exporters.metadata import (
-        build_export_metadata as build_export_metadata,
-        record_output_structure as record_output_structure,
-    )
-    from transformers.exporters.utils import (
-        decompose_for_generation as decompose_for_generation,
-        get_leaf_tensors as get_leaf_tensors,
     )
 
 #: Module of transformers → the names in it, separated by spaces.
 HOMES = {
+    "transformers": "Cache DynamicCache EncoderDecoderCache StaticCache",
     "transformers.exporters": (
         "AutoHfExporter ExportConfigMixin ExportedComponent ExportedModel ExportMetadata HfExporter"
         " ModelRunner register_backend"
     ),
+    "transformers.exporters.exporter_dynamo": "register_pytree_node",
     "transformers.exporters.metadata": "build_export_metadata record_output_structure",
     "transformers.exporters.utils": "decompose_for_generation get_leaf_tensors",
 }
@@ -73,9 +61,9 @@ def changed(name: str) -> MissingDependencyError:
         >>> print(err)  # doctest: +ELLIPSIS
         'transformers.exporters.HfExporter' is missing or differs in transformers ...; ...
     """
-    lines = requires("enginebay-transformers") or ()
-    requirement = next(line for line in lines if line.startswith("transformers"))
+    ours = distribution("enginebay-transformers")
+    requirement = next(line for line in ours.requires or () if line.startswith("transformers"))
     found = installed_version("transformers")
     state = f"is missing or differs in transformers {found}" if found else "is not installed"
-    message = f"'{name}' {state}; enginebay-transformers {__version__} is made for {requirement}"
+    message = f"'{name}' {state}; enginebay-transformers {ours.version} is made for {requirement}"
     return MissingDependencyError(message, hint=f"pip install '{requirement}'")
