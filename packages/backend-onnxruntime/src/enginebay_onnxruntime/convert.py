@@ -44,12 +44,15 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         request.progress("converting to half precision")
         written = _write_fp16(request, target)
     elif params.precision == "int8":
-        from enginebay_onnxruntime.quantize import quantize
+        from enginebay_onnxruntime.providers import is_packaged
+        from enginebay_onnxruntime.quantize import Form, quantize
 
         assert request.calibration is not None  # core checks this
         _check_target(request.ir.path, target, "int8")
         request.progress(f"calibrating on {len(request.calibration)} items")
-        quantized = quantize(request.ir.path, target, request.calibration, request.keep)
+        elsewhere = bool(params.providers) and is_packaged(params.providers[0])
+        form = Form(params.activation_bits, full_weights=elsewhere)
+        quantized = quantize(request.ir.path, target, request.calibration, request.keep, form)
         request.leave_in_float(quantized.wide_nodes)
         for note in quantized.notes:
             request.note(note)

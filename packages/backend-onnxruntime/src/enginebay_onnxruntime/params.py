@@ -23,6 +23,8 @@ class OnnxruntimeParams(eb.BackendParams):
         precision (str): fp32 does not change the model; fp16 converts weights and arithmetic to
             half precision, but not the dtypes of inputs and outputs; int8 quantises the operators
             that ONNX Runtime has 8-bit kernels for, calibrated with a data set.
+        activation_bits (int): Bits of the activations with precision int8: 8, or 16 for a provider
+            that computes with them, such as onnxruntime_qnn.
         fp32_ops (list): Operators that precision fp16 leaves in single precision, in addition to
             those that would overflow, such as Pow, Exp, sums and means.
         fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
@@ -55,6 +57,7 @@ class OnnxruntimeParams(eb.BackendParams):
 
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
     precision: Literal["fp32", "fp16", "int8"] = "fp32"
+    activation_bits: Literal[8, 16] = 8
     fp32_ops: tuple[str, ...] = ()
     fp32_nodes: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()

@@ -58,6 +58,18 @@ _LEAST_SHARE = 16
 _MAX_BYTES_IN_ONE_FILE = 1 << 30
 
 
+class Form(NamedTuple):
+    """The form of quantised numbers.
+
+    Attributes:
+        activation_bits: 8 or 16 bits of each activation.
+        full_weights: True for weights up to 127 instead of 64, where products do not saturate.
+    """
+
+    activation_bits: int = 8
+    full_weights: bool = False
+
+
 class Quantized(NamedTuple):
     """The result of :func:`quantize`.
 
@@ -73,7 +85,11 @@ class Quantized(NamedTuple):
 
 
 def quantize(
-    source: Path, target: Path, samples: CalibrationData, keep: tuple[str, ...] = ()
+    source: Path,
+    target: Path,
+    samples: CalibrationData,
+    keep: tuple[str, ...] = (),
+    form: Form | None = None,
 ) -> Quantized:
     """Write the model with Q/DQ nodes.
 
@@ -85,19 +101,22 @@ def quantize(
         target: The file to write; the weights of a large model go into a file next to it.
         samples: The calibration data: arrays by the inputs' names.
         keep: Names of nodes from :func:`quantizable_nodes` that are not quantised.
+        form: The form of the numbers; by default the one for ONNX Runtime's own kernels.
 
     Raises:
         MissingDependencyError: onnx is not installed.
         UsageError: The samples do not fit the model.
         ConversionError: The model cannot be quantised, or has no nodes to quantise.
     """
+    form = form or Form()
     with _simplify(source) as simplified:
         large = _is_large_model(source)
-        _insert_nodes(simplified, target, samples, keep, large=large)
-        graph = _QuantisedGraph(target)
+        _insert_nodes(simplified, target, samples, keep, form, large=large)
+        graph = _QuantisedGraph(target, steps=2**form.activation_bits - 1)
         wide_nodes, joints = graph.find_wide_nodes(), graph.find_joints()
         if wide_nodes or joints:
-            _insert_nodes(simplified, target, samples, (*keep, *wide_nodes, *joints), large=large)
+            keep = (*keep, *wide_nodes, *joints)
+            _insert_nodes(simplified, target, samples, keep, form, large=large)
     if not any(node.op_type == "QuantizeLinear" for node in _read_nodes(target)):
         raise ConversionError(
             f"'{source.name}' has no nodes to quantise: expected one of {', '.join(_COMPUTING)}",
@@ -121,7 +140,13 @@ def quantize(
 
 
 def _insert_nodes(
-    source: Path, target: Path, samples: CalibrationData, keep: tuple[str, ...], *, large: bool
+    source: Path,
+    target: Path,
+    samples: CalibrationData,
+    keep: tuple[str, ...],
+    form: Form,
+    *,
+    large: bool,
 ) -> None:
     """Write a simplified model with Q/DQ nodes around all nodes but those in ``keep``."""
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
@@ -134,10 +159,10 @@ def _insert_nodes(
         quant_format=QuantFormat.QDQ,
         op_types_to_quantize=[*_COMPUTING, *_MOVING],
         nodes_to_exclude=list(keep),
-        activation_type=QuantType.QUInt8,
+        activation_type=QuantType[f"QUInt{form.activation_bits}"],
         weight_type=QuantType.QInt8,
         per_channel=True,
-        reduce_range=True,
+        reduce_range=not form.full_weights,
         use_external_data_format=large,
         # Not CalibMaxIntermediateOutputs: it uses only the last items (1.31).
         extra_options={"WeightSymmetric": True},
@@ -149,13 +174,15 @@ class _QuantisedGraph:
 
     Args:
         path: The model.
+        steps: The steps between the lowest and the highest number of an activation.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, steps: int) -> None:
         import onnx
         from onnx.numpy_helper import to_array
 
         graph = onnx.load(path, load_external_data=False).graph
+        self._steps = steps
         self.nodes = list(graph.node)
         self.outputs = {output.name for output in graph.output}
         self.scales = {
@@ -212,7 +239,7 @@ class _QuantisedGraph:
         """Return the range that a Q or DQ node has steps for; 0 for other nodes."""
         scale = self.scales.get(node.input[1], 0.0) if len(node.input) > 1 else 0.0
         # The quantiser writes an infinite scale, or NaN, for an infinite range.
-        return math.inf if math.isnan(scale) else abs(scale) * 255
+        return math.inf if math.isnan(scale) else abs(scale) * self._steps
 
     def _is_returned(self, node: onnx.NodeProto) -> bool:
         """Return True if the model returns what a node computes, or moves it before."""

@@ -48,20 +48,23 @@ class Pooled(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        nn.init.constant_(self.conv.bias, -2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Convolve, and take the largest of 3 by 3 numbers."""
-        return nn.functional.max_pool2d(self.conv(x) - 2, 3, 2, 1)
+        return nn.functional.max_pool2d(self.conv(x), 3, 2, 1)
 
 
-def deploy(net, x, tmp_path, module):
+def deploy(net, x, tmp_path, module, data=None, **params):
     return eb.deploy(
         net,
         (x,),
         backend="onnxruntime",
         work_dir=tmp_path / "out",
-        params={"providers": [module]},
+        params={"providers": [module], **params},
         verify=eb.VerifyOptions(allow_mismatch=True),
+        data=data,
+        overwrite=True,
     )
 
 
@@ -77,6 +80,22 @@ def test_a_wrong_operator_of_a_provider_is_not_verified(tmp_path):
     deployment = deploy(Pooled().eval(), torch.rand(1, 3, 8, 8), tmp_path, QNN)
     assert deployment.verdict == "mismatched"
     assert deployment.artifact.manifest.receipt.provider == "QNNExecutionProvider"
+
+
+def test_the_same_operator_is_right_in_8_bits_and_better_with_activations_of_16(tmp_path):
+    items = [{"x": torch.randn(1, 3, 8, 8)} for _ in range(16)]
+    noise = []
+    for bits in (8, 16):
+        deployment = deploy(
+            *(Pooled().eval(), items[0]["x"], tmp_path, QNN, items),
+            precision="int8",
+            activation_bits=bits,
+        )
+        receipt = deployment.artifact.manifest.receipt
+        assert (deployment.verdict, receipt.precision) == ("verified", "int8")
+        assert receipt.provider == "QNNExecutionProvider"
+        noise.append(deployment.verification.outputs[0].max_abs_error)
+    assert noise[1] < noise[0] / 2
 
 
 def test_a_part_on_the_cpu_is_refused_with_its_operators(load, capfd):
