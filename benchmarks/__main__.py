@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: unit, figures and limits.
 GROUPS = (
     *("wrapper", "peers", "openvino", "ncnn", "tensorrt", "startup"),
-    *("rewriting", "deploy", "evaluate", "calibration", "sweep"),
+    *("rewriting", "deploy", "evaluate", "calibration", "sweep", "decoder"),
 )
 
 

@@ -54,12 +54,15 @@ def test_generate_prints_the_new_tokens_of_each_prompt(
         ((), "expected a prompt, and a mask for each or none; found 0 --ids and 0 --mask"),
         (("--ids", "1", "--mask", "1", "--mask", "1"), "found 1 --ids and 2 --mask"),
         (("--ids", ""), "expected ids batch × tokens, found shape (1, 0): a prompt is empty"),
-        (("--ids", "1,x"), "--ids 1,x: expected integers, such as --ids 1,2,3"),
-        (("--ids", "1.5"), "--ids 1.5: expected integers, such as --ids 1,2,3"),
+        (("--ids", "1,x"), "'1,x': expected integers, such as 1,2,3"),
+        (("--ids", "1.5"), "'1.5': expected integers, such as 1,2,3"),
         (("--ids", "77"), "row 0: id 77 is not in the decoder's table of 50 ids"),
         (("--ids=-3",), "row 0: id -3 is not in the decoder's table of 50 ids"),
-        (("--ids", "1", "--ids", ""), "row 1: the mask is all 0, so that the prompt is empty"),
-        (("--ids", "1,2", "--mask", "1,0"), "row 0: the mask has a 0 after a 1"),
+        (("--ids", "1", "--ids", ""), "row 1: the mask is [0], expected 0 at padding"),
+        (
+            ("--ids", "1,2", "--mask", "1,0"),
+            "row 0: the mask is [1 0], expected 0 at padding on the left, then 1",
+        ),
         (("--ids", "1", "--tokens", "99"), "require 99 positions, and the bundle has 64"),
         (("--ids", "1", "--tokens", "0"), "max_new_tokens is 0, expected 1 or more"),
     ],
@@ -77,7 +80,7 @@ def test_wrong_prompt_is_one_line_and_exit_code_2(
 def test_folder_that_is_no_bundle_is_named(cli: Run, tmp_path: Path) -> None:
     code, _, err = cli("generate", tmp_path, "--ids", "1")
     assert code == 1
-    assert "is not a bundle: 'generation.json' cannot be read" in err
+    assert "generation.json' cannot be read: No such file or directory" in err
     assert "hint: make the bundle again: enginebay bundle MODEL --backend NAME" in err
 
 
@@ -85,23 +88,21 @@ def test_bundle_from_a_folder_of_transformers(cli: Run, tmp_path: Path) -> None:
     pytest.importorskip("enginebay_models", reason="enginebay-models is not installed")
     build_decoder("llama", num_hidden_layers=1, **WIDE).save_pretrained(tmp_path / "net")
     words = ("bundle", "transformers:net", "--backend", "onnxruntime", "-o", "out")
-    done = cli(*words, "--prompts", 3, "--tokens", 5, "--positions", 32, "--json")
+    done = cli(*words, "--positions", 32, "--json")
     assert done.code == 0
     document = done.document
     assert document["kind"] == "bundle"
     assert document["verdict"] == "verified"
-    assert [each["verdict"] for each in document["prompts"]] == ["equal"] * 6
-    assert document["bundle_notes"] == [
-        "the bundle has 32 of the model's 64 positions: --positions"
-    ]
+    assert [each["verdict"] for each in document["prompts"]] == ["equal"] * 16
+    assert "the bundle has 32 of 64 positions: --positions" in document["notes"]
     assert document["artifact"] == str(tmp_path / "out" / "decoder")
     assert "enginebay bundle transformers:net" in document["manifest"]["command"]
     assert cli("inspect", "out/decoder").code == 0
     assert cli("verify", "out/decoder").code == 0
     code, _, err = cli(*words)
     assert code == 2
-    assert "out' is a bundle" in err
-    assert "hint: --overwrite, or choose another --work-dir" in err
+    assert "'out' exists: expected a new path" in err
+    assert "hint: remove it, or choose another --work-dir" in err
 
 
 def test_backend_and_model_are_checked_before_anything_is_built(cli: Run, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def check_Cache(value: Any) -> None:
 
 
 def check_DynamicCache(value: Any) -> None:
+    assert value().layers == [], "without a config, each layer keeps all tokens"
     cache = value()
     cache.update(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4), 0)
     (layer,) = cache.layers
@@ -64,6 +65,10 @@ def check_AutoHfExporter(value: Any) -> None:
     assert parameters(value.from_config) == ["export_config", "kwargs"]
 
 
+def check_DynamicLayer(value: Any) -> None:
+    assert {"keys", "values"} <= vars(value()).keys()
+
+
 def check_ExportConfigMixin(value: Any) -> None:
     assert [field.name for field in dataclasses.fields(value)] == ["export_format"]
     assert "quantizer" not in vars(value), "export_for_generation reads it from each config"
@@ -87,6 +92,12 @@ def check_ExportMetadata(value: Any) -> None:
         *("architecture", "packages", "export_config", "export_dtype", "export_device", "kwargs"),
         *("in_spec", "out_spec", "in_constants", "out_constants"),
     ]
+
+
+def check_GenerationConfig(value: Any) -> None:
+    defaults = value._get_default_generation_params()
+    assert (defaults["do_sample"], defaults["num_beams"], defaults["top_k"]) == (False, 1, 50)
+    assert value().to_dict()["suppress_tokens"] is None
 
 
 def check_HfExporter(value: Any) -> None:

@@ -22,7 +22,7 @@ SCHEMA: Final = 1
 #: A bundle consists of the folder of the artifact, and the record of the loop.
 ARTIFACT, RECORD = "decoder", "generation.json"
 
-_AGAIN = "make the bundle again: enginebay bundle MODEL --backend NAME"
+_HINT = "make the bundle again: enginebay bundle MODEL --backend NAME"
 
 
 class PromptVerdict(msgspec.Struct, frozen=True):
@@ -42,15 +42,6 @@ class PromptVerdict(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class CacheTensor(msgspec.Struct, frozen=True):
-    """Keys or values of one layer: the names of the input and the output, and two sizes."""
-
-    input: str
-    output: str
-    heads: int
-    size: int
-
-
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``generation.json``.
 
@@ -59,11 +50,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
         versions: Distribution → the version that made the bundle.
         model: The model's class.
         artifact: The digest of the artifact, which depends on the weights.
-        ids: The input of token ids.
-        mask: The input that is 0 at padding.
-        positions: The input of positions; None without one.
-        logits: The output of logits.
-        cache: The keys and values of each layer.
+        names: The artifact's inputs of ``ids``, ``mask`` and ``positions``, and its ``logits``.
+        cache: Input → output of the keys and values of each layer.
         vocabulary: The number of token ids.
         limit: The largest number of tokens that the decoder reads.
         eos: The ids that end a row.
@@ -72,15 +60,12 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
         sha256: SHA-256 of all other fields.
     """
 
-    schema: int
+    schema: int = SCHEMA
     versions: dict[str, str]
     model: str
     artifact: str
-    ids: str
-    mask: str
-    positions: str | None
-    logits: str
-    cache: tuple[CacheTensor, ...]
+    names: dict[str, str]
+    cache: dict[str, str]
     vocabulary: int
     limit: int
     eos: tuple[int, ...]
@@ -131,32 +116,32 @@ class Bundle(AbstractContextManager["Bundle"]):
 
         from enginebay.authors.arrays import numpy_dtype
 
-        record = self.generation
+        record, names = self.generation, self.generation.names
         rows, ones = self._check_prompts(ids, mask, max_new_tokens)
         batch, start = rows.shape
         result = np.full((batch, start + max_new_tokens), record.pad)
         seen = np.ones_like(result)
         result[:, :start], seen[:, :start] = rows, ones
         positions = np.maximum(ones.cumsum(1) - 1, 0)
-        dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in self.wrapper.inputs}
-        feed: dict[str, NumpyArray] = {
-            part.input: np.empty((batch, part.heads, 0, part.size), dtypes[part.input])
-            for part in record.cache
+        past: dict[str, NumpyArray] = {
+            spec.name: np.empty((batch, spec.dims[1], 0, spec.dims[3]), numpy_dtype(spec.dtype))
+            for spec in self.wrapper.inputs
+            if spec.name in record.cache and spec.dims
         }
-        alive = np.ones(batch, bool)
+        eos, alive = np.array(record.eos, np.int64), np.ones(batch, bool)
         for end in range(start, start + max_new_tokens):
-            feed |= {record.ids: rows, record.mask: seen[:, :end]}
-            if record.positions is not None:
-                feed[record.positions] = positions
+            feed = {names["ids"]: rows, names["mask"]: seen[:, :end], **past}
+            if "positions" in names:
+                feed[names["positions"]] = positions
             found = self.wrapper(feed)
-            best = found[record.logits][:, -1].argmax(-1)
+            best = found[names["logits"]][:, -1].argmax(-1)
             result[:, end] = np.where(alive, best, record.pad)
-            alive &= ~np.isin(best, record.eos)
+            alive &= (best[:, None] != eos).all(1)
             if not alive.any():
                 return result[:, : end + 1]
             rows, positions = result[:, end : end + 1], positions[:, -1:] + 1
             # The engine's own arrays: nothing is copied.
-            feed = {part.input: found[part.output] for part in record.cache}
+            past = {name: found[output] for name, output in record.cache.items()}
         return result
 
     def _check_prompts(self, ids: Any, mask: Any, new: int) -> tuple[NumpyArray, NumpyArray]:
@@ -167,19 +152,19 @@ class Bundle(AbstractContextManager["Bundle"]):
         ones = np.ones_like(rows) if mask is None else _read_integers("mask", mask)
         if new < 1:
             raise UsageError(f"max_new_tokens is {new}, expected 1 or more")
-        if ones.shape != rows.shape or not np.isin(ones, (0, 1)).all():
-            message = f"expected a mask of 0 and 1 of shape {rows.shape}, found shape {ones.shape}"
-            raise InputError(f"{message}, {ones.min()} to {ones.max()}")
+        if ones.shape != rows.shape:
+            raise InputError(f"the mask has shape {ones.shape}, and the ids have {rows.shape}")
         for row, column in np.argwhere((rows < 0) | (rows >= known)):
             message = (
                 f"row {row}: id {rows[row, column]} is not in the decoder's table of {known} ids"
             )
             raise InputError(message, hint="use the tokenizer of this model")
-        for row in np.flatnonzero(~ones.any(1)):
-            raise InputError(f"row {row}: the mask is all 0, so that the prompt is empty")
-        for row in np.flatnonzero((np.diff(ones) < 0).any(1)):
-            message = f"row {row}: the mask has a 0 after a 1, as of padding on the right"
-            raise InputError(message, hint='pad on the left: tokenizer.padding_side = "left"')
+        for row, line in enumerate(ones):
+            if line[0] < 0 or line[-1] != 1 or (np.diff(line) < 0).any():
+                message = (
+                    f"row {row}: the mask is {line}, expected 0 at padding on the left, then 1"
+                )
+                raise InputError(message, hint='tokenizer.padding_side = "left"')
         needed = rows.shape[1] + new - 1  # the decoder does not read the last new token
         if needed > limit:
             raise InputError(
@@ -200,31 +185,30 @@ def open_bundle(folder: str | Path, *, device: str | None = None) -> Bundle:
     Raises:
         ArtifactError: A part is missing, damaged, of another bundle or of another release.
     """
-    record = _read_record(Path(folder, RECORD))
+    file = Path(folder, RECORD)
+    record = _read_record(file)
     artifact = eb.open_artifact(Path(folder, ARTIFACT))
-    if artifact.digest != record.artifact:
-        message = f"'{artifact.path}' is not the artifact that the bundle was made with"
-        raise ArtifactError(message, hint=_AGAIN)
+    if record.artifact != artifact.digest:
+        raise ArtifactError(f"'{file}' is of another artifact than '{artifact.path}'", hint=_HINT)
     return Bundle(record, eb.load(artifact, device=device))
 
 
 def _read_record(file: Path) -> Generation:
     try:
-        data = file.read_bytes()
-        schema = msgspec.json.decode(data)["schema"]
-        if schema != SCHEMA:
-            message = f"'{file}' has schema {schema!r}, and this release reads schema {SCHEMA}"
-            raise ArtifactError(message, hint=f"upgrade enginebay-transformers, or {_AGAIN}")
-        record = msgspec.json.decode(data, type=Generation)
+        fields = msgspec.json.decode(file.read_bytes())
+        schema = fields["schema"]
+        if schema == SCHEMA:
+            record = msgspec.convert(fields, Generation)
+            if record.sha256 == record.digest():
+                return record
+            fault = "was changed after the bundle was made"
+        else:
+            fault = f"has schema {schema!r}, and this release reads schema {SCHEMA}"
     except OSError as err:
-        message = f"'{file.parent}' is not a bundle: '{RECORD}' cannot be read: {err.strerror}"
-        raise ArtifactError(message, hint=_AGAIN) from err
+        fault = f"cannot be read: {err.strerror}"
     except (ValueError, KeyError, TypeError) as err:
-        raise ArtifactError(f"'{file}' is no record of a bundle: {err}", hint=_AGAIN) from err
-    if record.sha256 != record.digest():
-        message = f"'{file}' was changed after the tokens of the bundle were compared"
-        raise ArtifactError(message, hint=_AGAIN)
-    return record
+        fault = f"is no record of a bundle: {err}"
+    raise ArtifactError(f"'{file}' {fault}", hint=_HINT)
 
 
 def pad_left(rows: Sequence[Sequence[int] | NumpyArray], pad: int) -> tuple[NumpyArray, NumpyArray]:
@@ -248,8 +232,8 @@ def _read_integers(name: str, value: Any) -> NumpyArray:
     try:
         array = np.asarray(value)
     except ValueError as err:
-        message = f"the {name} have rows of different lengths"
-        raise InputError(message, hint="pad the shorter rows on the left") from err
+        hint = "pad the shorter ones on the left"
+        raise InputError(f"the {name} have rows of different lengths", hint=hint) from err
     if array.ndim != 2 or not array.size:
         empty = "" if array.size else ": a prompt is empty"
         raise InputError(f"expected {name} batch × tokens, found shape {array.shape}{empty}")

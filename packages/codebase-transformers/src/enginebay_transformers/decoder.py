@@ -14,37 +14,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import enginebay as eb
+from enginebay import errors
 from enginebay.authors.files import write_whole
-from enginebay.commands import Fields, Result, Table
-from enginebay.errors import (
-    ArtifactExistsError,
-    ConversionError,
-    ExportError,
-    NotVerifiedError,
-    UsageError,
-    one_line,
-)
-from enginebay_transformers.bundle import (
-    ARTIFACT,
-    RECORD,
-    SCHEMA,
-    Bundle,
-    CacheTensor,
-    Generation,
-    PromptVerdict,
-    pad_left,
-)
+from enginebay.commands import Result, Table
+from enginebay_transformers import bundle, upstream
+from enginebay_transformers.bundle import PromptVerdict
 from enginebay_transformers.laws import Part, find_breaches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import numpy as np
-
     from enginebay.authors import Step
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.commands import Block
-
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    from enginebay_transformers.bundle import Bundle, Generation
 
 #: Fields of a generation config that only choose among probable tokens.
 _SAMPLING = "do_sample temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff"
@@ -58,8 +41,6 @@ _HONOURED = (
 _PAST, _NEW = 5, 3
 #: The default of the largest number of tokens, if the model has more positions.
 _LIMIT = 512
-#: A prompt of the verdict is longer than the window of sliding layers if this is not longer.
-_LONG_WINDOW = 256
 
 
 class BundleDeployment(Result, msgspec.Struct, frozen=True, kw_only=True):
@@ -69,33 +50,29 @@ class BundleDeployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         path: The bundle's folder.
         deployment: The deployment of its artifact.
         prompts: The verdict on the tokens.
-        notes: What was decided about the generation config and the positions.
     """
 
     path: Path
     deployment: eb.Deployment
     prompts: tuple[PromptVerdict, ...]
-    notes: tuple[str, ...]
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the artifact's blocks, the bundle's folder, and the verdict on the tokens."""
+        """Yield the artifact's blocks, and the verdict on the tokens."""
         yield from self.deployment.blocks()
         yield ""
-        yield Fields([("bundle", str(self.path)), *(("note", note) for note in self.notes)])
-        rows = []
-        for text, batched in (("alone", False), ("in a left-padded batch", True)):
-            found = [prompt.verdict for prompt in self.prompts if prompt.batched is batched]
-            counts = (str(found.count(each)) for each in ("equal", "undecided", "wrong"))
-            rows.append((text, str(len(found)), *counts))
-        header = ("TOKENS", "PROMPTS", "EQUAL", "UNDECIDED", "WRONG")
+        header = ("TOKENS", "EQUAL", "UNDECIDED", "WRONG")
+        found = [(each.batched, each.verdict) for each in self.prompts]
+        rows = [
+            (text, *(str(found.count((batched, name.lower()))) for name in header[1:]))
+            for text, batched in (("alone", False), ("in a left-padded batch", True))
+        ]
         yield Table(header, rows, header[1:])
         yield from (each.detail for each in self.prompts if each.detail)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that ``enginebay bundle --json`` prints."""
-        more = {"kind": "bundle", "bundle": str(self.path), "bundle_notes": self.notes}
-        prompts = msgspec.to_builtins(self.prompts)
-        return self.deployment.to_dict() | more | {"prompts": prompts}
+        more = {"kind": "bundle", "bundle": str(self.path)}
+        return self.deployment.to_dict() | more | {"prompts": msgspec.to_builtins(self.prompts)}
 
 
 def deploy_decoder(
@@ -109,7 +86,6 @@ def deploy_decoder(
     tokens: int = 16,
     positions: int | None = None,
     greedy: bool = False,
-    overwrite: bool = False,
     watch: Callable[[Step], None] | bool | None = None,
 ) -> BundleDeployment:
     """Deploy a decoder of transformers, and compare its tokens with those of ``model.generate``.
@@ -121,7 +97,7 @@ def deploy_decoder(
     Args:
         model: The decoder, or its name, as :func:`enginebay.deploy` takes it.
         backend: The backend, whose engine must support empty tensors: the cache is empty at first.
-        work_dir: The folder of the new bundle.
+        work_dir: The folder of the new bundle; it must not exist yet.
         params: The backend's parameters.
         verify: How to compare: :class:`enginebay.VerifyOptions`, or a mapping of its fields.
         prompts: The number of random prompts, each of which is tried alone and in a batch.
@@ -129,12 +105,12 @@ def deploy_decoder(
         positions: The largest number of tokens of a prompt and its continuation; by default the
             model's, at most 512.
         greedy: Accept a generation config that asks for sampling; the bundle does not sample.
-        overwrite: Replace an existing bundle.
         watch: As for :func:`enginebay.deploy`.
 
     Raises:
         UsageError: The model is no such decoder, its generation config asks for what the bundle
             does not do, or an argument is wrong; nothing was written.
+        ExportError: The export failed, or lost an argument that changes the tokens.
         NotVerifiedError: The outputs or the tokens are wrong.
     """
     from enginebay.authors.sources import evaluation, find_model
@@ -143,45 +119,51 @@ def deploy_decoder(
     decoder = source.module
     argument = check_decoder(decoder, source.description)
     notes = check_generation(decoder, greedy)
-    _check_backend(backend)
     available = getattr(decoder.config.get_text_config(), "max_position_embeddings", _LIMIT)
     limit = min(positions or _LIMIT, available)
-    if limit < available:
-        notes += (f"the bundle has {limit} of the model's {available} positions: --positions",)
     if limit < tokens + _PAST + _NEW:
-        raise UsageError(f"{tokens} tokens after each prompt require more than {limit} positions")
-    with evaluation(decoder), _staged(Path(work_dir), overwrite) as (folder, target):
+        raise errors.UsageError(f"{tokens} new tokens require more than {limit} positions")
+    if limit < available:
+        notes += (f"the bundle has {limit} of {available} positions: --positions",)
+    with _new_folder(Path(work_dir)) as folder, evaluation(decoder):
+        _check_backend(backend)
         example = make_example(decoder, argument, limit)
-        dynamic: dict[str, Any] = {
-            name: {0: "batch", 1: "tokens"}
-            for name in ("input_ids", "position_ids")
-            if name in example
-        }
-        dynamic["attention_mask"] = {0: "batch", 1: "past+tokens"}
-        dynamic[argument] = {0: "batch", 2: ("past", 0, limit - 1)}
+        dims = {name: {0: "batch", 1: "tokens"} for name in ("input_ids", "position_ids")}
         deployment = eb.deploy(
             source,
             example,
             backend=backend,
             params=params,
             verify=verify,
-            dynamic=dynamic,
-            work_dir=folder / ARTIFACT,
+            dynamic={name: axes for name, axes in dims.items() if name in example}
+            | {"attention_mask": {0: "batch", 1: "past+tokens"}}
+            | {argument: {0: "batch", 2: ("past", 0, limit - 1)}},
+            work_dir=folder / bundle.ARTIFACT,
             watch=watch,
         )
         _check_laws(decoder, example, deployment)
-        record = describe_generation(decoder, deployment, argument, limit)
-        with Bundle(record, eb.load(deployment.artifact)) as bundle:
-            verdicts = tuple(compare_tokens(decoder, bundle, deployment, prompts, tokens))
-        wrong = [each for each in verdicts if each.verdict == "wrong"]
+        record = _describe_loop(decoder, deployment.artifact, limit)
+        with bundle.Bundle(record, eb.load(deployment.artifact)) as made:
+            verdicts = tuple(compare_tokens(decoder, made, deployment, prompts, tokens))
+        wrong = [each.detail for each in verdicts if each.verdict == "wrong"]
         if wrong and not eb.VerifyOptions.of(verify).allow_mismatch:
-            raise _wrong_tokens(wrong, len(verdicts), deployment)
+            reason = (
+                f"the tokens after {len(wrong)} of {len(verdicts)} prompts are wrong; {wrong[0]}"
+            )
+            fields = {"verdict": "mismatched", "reason": reason}
+            verdict = msgspec.structs.replace(deployment.verification, **fields)
+            hint = "--allow-mismatch publishes the bundle with this verdict"
+            raise errors.NotVerifiedError(verdict.headline(), verdict=verdict, hint=hint)
         record = msgspec.structs.replace(record, prompts=verdicts)
         record = msgspec.structs.replace(record, sha256=record.digest())
-        write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record)))
-    artifact = msgspec.structs.replace(deployment.artifact, path=target / ARTIFACT)
-    deployment = msgspec.structs.replace(deployment, artifact=artifact, steps=deployment.steps[:-1])
-    return BundleDeployment(path=target, deployment=deployment, prompts=verdicts, notes=notes)
+        text = msgspec.json.format(msgspec.json.encode(record))
+        write_whole(folder / bundle.RECORD, text)
+    path = Path(work_dir).absolute()
+    artifact = msgspec.structs.replace(deployment.artifact, path=path / bundle.ARTIFACT)
+    changes = {"artifact": artifact, "notes": (*deployment.notes, *notes)}
+    # The last step names the temporary folder.
+    deployment = msgspec.structs.replace(deployment, steps=deployment.steps[:-1], **changes)
+    return BundleDeployment(path=path, deployment=deployment, prompts=verdicts)
 
 
 def check_decoder(model: Any, name: str) -> str:
@@ -191,96 +173,86 @@ def check_decoder(model: Any, name: str) -> str:
         UsageError: The model is not a decoder of token ids with a cache of keys and values.
     """
     config: Any = getattr(model, "config", None)
-    names = inspect.signature(model.forward).parameters
-    cache = next((each for each in ("cache", "past_key_values") if each in names), None)
+    names = [*inspect.signature(model.forward).parameters] if hasattr(model, "forward") else []
+    argument = next((each for each in ("cache", "past_key_values") if each in names), "")
+    inputs = ("pixel_", "input_features", "input_values")
     kinds = {*(getattr(config, "layer_types", None) or ())}
-    other = [
-        each for each in names if each.startswith(("pixel_", "input_features", "input_values"))
-    ]
     if not hasattr(model, "generation_config") or not model.can_generate():
         cause = "it has no 'generate'"
     elif config.is_encoder_decoder:
         cause = "it is an encoder and a decoder, and a bundle has no encoder"
-    elif other:
+    elif other := [each for each in names if each.startswith(inputs)]:
         cause = f"images or sound are among its inputs: {', '.join(other)}"
-    elif cache is None or "attention_mask" not in names:
-        cause = f"its forward takes no {'mask' if cache else 'cache of keys and values'}"
+    elif not argument or "attention_mask" not in names:
+        cause = f"its forward takes no {'mask' if argument else 'cache of keys and values'}"
     elif odd := sorted(kinds - {"full_attention", "sliding_attention", "chunked_attention"}):
         cause = f"it has layers without a cache of keys and values: {', '.join(odd)}"
     else:
         try:
-            make_example(model, cache, _PAST + _NEW)
+            make_example(model, argument, _PAST + _NEW)
         except Exception as err:  # noqa: BLE001  # a model may raise anything
-            cause = f"it does not run with a cache of keys and values alone: {one_line(err)}"
+            text = errors.one_line(err)
+            cause = f"it does not run with a cache of keys and values alone: {text}"
         else:
-            return cache
-    raise UsageError(
-        f"'{name}' cannot become a bundle: {cause}",
-        hint="a bundle is for a decoder such as LlamaForCausalLM; enginebay deploy takes any model",
-    )
+            return argument
+    hint = "a bundle is for a decoder such as LlamaForCausalLM; enginebay deploy takes any model"
+    raise errors.UsageError(f"'{name}' cannot become a bundle: {cause}", hint=hint)
 
 
 def check_generation(model: Any, greedy: bool) -> tuple[str, ...]:
-    """Check that the generation config asks for nothing but the most probable token.
-
-    Returns:
-        A note about the fields that ``greedy`` overrides; empty if there are none.
+    """Return a note about the sampling that ``greedy`` ignores; empty if none is asked for.
 
     Raises:
-        UsageError: The config asks for more; the message names every such field.
+        UsageError: The generation config asks for more than the most probable token; the message
+            names every such field.
     """
-    config = model.generation_config
-    defaults = config._get_default_generation_params()
+    # transformers, too, takes the default of older releases, "hybrid", for the default.
+    usual = {"cache_implementation": "hybrid"}
+    usual |= upstream.GenerationConfig._get_default_generation_params()
     asked = {
-        name: value
-        for name, value in config.to_dict().items()
-        if value is not None and value != defaults.get(name) and name not in _HONOURED.split()
-        # Theirs replaces this default of older releases by a dynamic cache, too.
-        if (name, value)
-        not in (("cache_implementation", "hybrid"), ("cache_implementation", "dynamic"))
+        name: f"{name}={value!r}"
+        for name, value in model.generation_config.to_dict().items()
+        if value is not None and value != usual.get(name) and name not in _HONOURED.split()
     }
-    ignored = [f"{name}={value!r}" for name, value in asked.items() if name in _SAMPLING.split()]
-    others = [f"{name}={value!r}" for name, value in asked.items() if name not in _SAMPLING.split()]
-    if others or (ignored and not greedy):
-        named = [*others, *(() if greedy else ignored)]
-        raise UsageError(
-            f"the generation config asks for {', '.join(named)}, and a bundle only appends the "
+    sampling = [text for name, text in asked.items() if name in _SAMPLING.split()]
+    others = [text for text in asked.values() if text not in sampling]
+    if refused := others if greedy else [*others, *sampling]:
+        raise errors.UsageError(
+            f"the generation config asks for {', '.join(refused)}, and a bundle only appends the "
             "most probable token",
             hint="remove these fields from model.generation_config"
             if others
             else "--greedy makes a bundle that does not sample",
         )
-    return (f"greedy: the bundle ignores {', '.join(ignored)}",) if ignored else ()
+    return (f"greedy: the bundle ignores {', '.join(sampling)}",) if sampling else ()
 
 
-def make_example(model: Any, cache: str, limit: int) -> dict[str, Any]:
+def make_example(model: Any, argument: str, limit: int) -> dict[str, Any]:
     """Return inputs with a filled cache.
 
     One row is padded, since exports lose a mask that is all 1; the other is at the last positions.
     """
     import torch
-    from transformers.cache_utils import DynamicCache, DynamicLayer
 
     names = inspect.signature(model.forward).parameters
-    mask = torch.ones(2, _PAST + _NEW, dtype=torch.int64)
+    mask = torch.ones(2, _PAST + _NEW, dtype=torch.int64, device=model.device)
     mask[1, :2] = 0
-    ids = (
-        torch.arange(mask.numel()).reshape(mask.shape) % model.get_input_embeddings().num_embeddings
-    )
-    # Without the config, sliding layers keep all tokens, and the mask cuts them.
-    filled = DynamicCache()
     positions = (mask.cumsum(1) - 1).clamp(min=0)
+    ids = positions % model.get_input_embeddings().num_embeddings
     positions[0] += limit - _PAST - _NEW
     inputs = {"input_ids": ids, "position_ids": positions}
     inputs = {name: value for name, value in inputs.items() if name in names}
+    # Without the config, sliding layers keep all tokens, and the mask cuts them.
+    filled = upstream.DynamicCache()
+    more = {argument: filled, "use_cache": True}
     past = {name: value[:, :_PAST] for name, value in inputs.items()}
-    more = {cache: filled, "use_cache": True}
     with torch.no_grad():
         model(**past, attention_mask=mask[:, :_PAST], **more)
     for layer in filled.layers:
-        if type(layer) is not DynamicLayer or layer.keys is None:
-            raise UsageError(f"a layer's cache is a {type(layer).__name__}, or empty")
+        if type(layer) is not upstream.DynamicLayer or layer.keys is None:
+            raise errors.UsageError(f"a layer has a {type(layer).__name__}, or shares another's")
     new = {name: value[:, _PAST:] for name, value in inputs.items()}
+    # A prompt needs only its last logits.
     last = {"logits_to_keep": 1} if "logits_to_keep" in names else {}
     return {**new, "attention_mask": mask, **more, **last}
 
@@ -300,9 +272,9 @@ def _check_backend(backend: str) -> None:
         with TemporaryDirectory() as folder:
             path = Path(folder, "append")
             eb.deploy(Append(), example, backend=backend, dynamic=dynamic, work_dir=path)
-    except (ConversionError, NotVerifiedError) as err:
+    except (errors.ConversionError, errors.NotVerifiedError) as err:
         message = f"backend '{backend}' cannot open the past of a cache: {err}"
-        raise UsageError(message, hint="choose another --backend: enginebay backends") from err
+        raise errors.UsageError(message, hint="choose another --backend") from err
 
 
 def _check_laws(model: Any, example: Mapping[str, Any], deployment: eb.Deployment) -> None:
@@ -313,130 +285,102 @@ def _check_laws(model: Any, example: Mapping[str, Any], deployment: eb.Deploymen
     sizes = {spec.name: spec.dims or () for spec in artifact.inputs}
     mask = example["attention_mask"]
     sample = {"input_ids": mask.cumsum(1), "attention_mask": mask}
-    breaches = find_breaches(model, sample, [Part(ARTIFACT, model, example, sizes, tried)])
-    if breaches:
-        raise ExportError("\n".join(breaches))
+    if found := find_breaches(model, sample, [Part("decoder", model, example, sizes, tried)]):
+        raise errors.ExportError("\n".join(found))
 
 
-def describe_generation(
-    model: Any, deployment: eb.Deployment, cache: str, limit: int
-) -> Generation:
-    """Return the record of a decoder's loop, without the verdict on tokens."""
+def _describe_loop(model: Any, artifact: eb.Artifact, limit: int) -> Generation:
+    """Return the record of a bundle, without the verdict on the tokens."""
     from importlib.metadata import version
 
-    artifact = deployment.artifact
-    eos = model.generation_config.eos_token_id
-    ends = tuple(eos) if isinstance(eos, list | tuple) else () if eos is None else (eos,)
-    pad = model.generation_config.pad_token_id
-    tensors = [spec for spec in artifact.inputs if spec.name.startswith(f"{cache}.")]
+    eos, pad = model.generation_config.eos_token_id, model.generation_config.pad_token_id
+    ends = () if eos is None else tuple(eos) if isinstance(eos, list | tuple) else (eos,)
+    inputs = {"ids": "input_ids", "mask": "attention_mask", "positions": "position_ids"}
+    known, (logits, *present) = [spec.name for spec in artifact.inputs], artifact.outputs
+    past = [name for name in known if name not in inputs.values()]
+    names = {role: name for role, name in inputs.items() if name in known}
     distributions = ("enginebay", "enginebay-transformers", "transformers", "torch")
-    return Generation(
-        schema=SCHEMA,
+    return bundle.Generation(
         versions={name: version(name) for name in distributions},
         model=type(model).__name__,
         artifact=artifact.digest,
-        ids="input_ids",
-        mask="attention_mask",
-        positions=next((s.name for s in artifact.inputs if s.name == "position_ids"), None),
-        logits=artifact.outputs[0].name,
-        cache=tuple(
-            CacheTensor(spec.name, f"{spec.name}_out", spec.dims[1], spec.dims[3])  # type: ignore[arg-type,index]  # 4 dimensions
-            for spec in tensors
-        ),
+        names=names | {"logits": logits.name},
+        cache=dict(zip(past, (spec.name for spec in present), strict=True)),
         vocabulary=model.get_input_embeddings().num_embeddings,
         limit=limit,
         eos=ends,
-        pad=pad if pad is not None else ends[0] if ends else 0,
+        pad=pad if pad is not None else (*ends, 0)[0],
     )
 
 
 def compare_tokens(
-    model: Any, bundle: Bundle, deployment: eb.Deployment, prompts: int, tokens: int
+    model: Any, made: Bundle, deployment: eb.Deployment, prompts: int, tokens: int
 ) -> Iterator[PromptVerdict]:
     """Yield the verdict on each prompt, alone and as a row of a left-padded batch."""
     import numpy as np
 
-    record = bundle.generation
-    generator = np.random.default_rng(0)
+    record, generator = made.generation, np.random.default_rng(0)
     window = getattr(model.config.get_text_config(), "sliding_window", None) or 0
-    longest = min(record.limit - tokens, max(24, window + 8 if window <= _LONG_WINDOW else 0))
+    # Longer than the window of sliding layers, if the bundle can be.
+    longest = min(record.limit - tokens, max(24, window + 8 if window < record.limit else 0))
     lengths = np.linspace(1, longest, prompts).round().astype(int)
     rows = [generator.integers(0, record.vocabulary, length) for length in lengths]
-    for row in rows:
-        yield from _compare(model, bundle, deployment, [row], tokens, batched=False)
-    yield from _compare(model, bundle, deployment, rows, tokens, batched=True)
+    for batch in (*([row] for row in rows), rows):
+        yield from _compare(model, made, deployment, batch, tokens)
 
 
 def _compare(
-    model: Any,
-    bundle: Bundle,
-    deployment: eb.Deployment,
-    rows: list[Ints],
-    tokens: int,
-    *,
-    batched: bool,
+    model: Any, made: Bundle, deployment: eb.Deployment, rows: list[NumpyArray], tokens: int
 ) -> Iterator[PromptVerdict]:
     import torch
 
-    record = bundle.generation
-    ids, mask = pad_left(rows, record.pad)
-    found = bundle.generate(ids, mask, tokens)[:, ids.shape[1] :]
+    record = made.generation
+    ids, mask = bundle.pad_left(rows, record.pad)
+    found = made.generate(ids, mask, tokens)[:, ids.shape[1] :]
     with torch.no_grad():
         result = model.generate(
-            torch.from_numpy(ids),
-            attention_mask=torch.from_numpy(mask),
+            torch.from_numpy(ids).to(model.device),
+            attention_mask=torch.from_numpy(mask).to(model.device),
             max_new_tokens=tokens,
             do_sample=False,
             pad_token_id=record.pad,
             return_dict_in_generate=True,
             output_logits=True,
         )
-    expected = result.sequences[:, ids.shape[1] :].numpy()
-    terms = next(o for o in deployment.verification.outputs if o.name == record.logits)
+    expected = result.sequences[:, ids.shape[1] :].cpu().numpy()
+    terms = [
+        each for each in deployment.verification.outputs if each.name == record.names["logits"]
+    ]
+    rtol, atol = (terms[0].rtol, terms[0].atol) if terms else (0.0, 0.0)
+    place = "in a batch" if len(rows) > 1 else "alone"
     for number, row in enumerate(rows):
-        # After the end of a row, both sides pad it.
-        pairs = enumerate(zip(expected[number], found[number], strict=False))
-        place, (right, ours) = next((p for p in pairs if p[1][0] != p[1][1]), (-1, (0, 0)))
-        if place < 0:
-            yield PromptVerdict(len(row), batched, "equal")
-            continue
-        logits = result.logits[place][number, [right, ours]].double()
-        tolerance = 2 * terms.atol + terms.rtol * float(logits.abs().sum())
-        gap = float(logits[0] - logits[1])
-        text = (
-            f"the prompt of {len(row)} tokens {'in a batch' if batched else 'alone'}: new token "
-            f"{place} is {ours}, expected {right}; their logits differ by {gap:.2g} in PyTorch, "
-            f"tolerance {tolerance:.2g}"
-        )
-        word = "undecided" if gap <= tolerance else "wrong"
-        yield PromptVerdict(len(row), batched, word, text)
-
-
-def _wrong_tokens(
-    wrong: list[PromptVerdict], count: int, deployment: eb.Deployment
-) -> NotVerifiedError:
-    text = f"the tokens after {len(wrong)} of {count} prompts are wrong; {wrong[0].detail}"
-    verdict = msgspec.structs.replace(deployment.verification, verdict="mismatched", reason=text)
-    hint = "--allow-mismatch publishes the bundle with this verdict"
-    return NotVerifiedError(verdict.headline(), verdict=verdict, hint=hint)
+        verdict, detail = "equal", ""
+        # After the end of a row, both sides pad it, and one may stop.
+        for step, (right, ours) in enumerate(zip(expected[number], found[number], strict=False)):
+            if right != ours:
+                logits = result.logits[step][number, [right, ours]].double()
+                gap = float(logits[0] - logits[1])
+                tolerance = 2 * atol + rtol * float(logits.abs().sum())
+                verdict = "undecided" if gap <= tolerance else "wrong"
+                detail = (
+                    f"the prompt of {len(row)} tokens {place}: new token {step} is {ours}, "
+                    f"expected {right}; their logits differ by {gap:.2g} in PyTorch, tolerance "
+                    f"{tolerance:.2g}"
+                )
+                break
+        yield PromptVerdict(len(row), len(rows) > 1, verdict, detail)
 
 
 @contextmanager
-def _staged(target: Path, overwrite: bool) -> Iterator[tuple[Path, Path]]:
-    """Yield a new folder and the absolute target, to which the folder is renamed at the end."""
+def _new_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which is renamed to the target at the end."""
+    if target.exists():
+        hint = "remove it, or choose another --work-dir"
+        raise errors.ArtifactExistsError(f"'{target}' exists: expected a new path", hint=hint)
     target = target.absolute()
-    if target.exists() and not (overwrite and (target / RECORD).is_file()):
-        state = "is a bundle" if (target / RECORD).is_file() else "exists and is no bundle"
-        hint = "--overwrite, or choose another --work-dir"
-        raise ArtifactExistsError(f"'{target}' {state}", hint=hint)
-    target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
-    old = folder.with_suffix(".old")
     try:
-        yield folder, target
-        if target.exists():
-            target.rename(old)
+        yield folder
         folder.rename(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""All names of transformers' exporters that this package uses, and the error if one is missing.
+"""Names of transformers that this package uses and that may change; the error if one is missing.
 
 transformers warns that its exporters may change in any release, and this package is made for one
 series of releases. ``tests/test_upstream.py`` has a test for each name, so that a run with a new
@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # classes to inherit from
 
 #: Module of transformers → the names in it, separated by spaces.
 HOMES = {
-    "transformers": "Cache DynamicCache EncoderDecoderCache StaticCache",
+    "transformers": "Cache DynamicCache EncoderDecoderCache GenerationConfig StaticCache",
+    "transformers.cache_utils": "DynamicLayer",
     "transformers.exporters": (
         "AutoHfExporter ExportConfigMixin ExportedComponent ExportedModel ExportMetadata HfExporter"
         " ModelRunner register_backend"
