@@ -366,8 +366,8 @@ def test_manifest_of_a_newer_format_is_refused(cli: Run, artifact: Path) -> None
         refused(
             cli(command, "out"),
             1,
-            '"out/manifest.json" was made by a newer Enginebay (manifest format 7, supported: 1)',
-            'pip install --upgrade "enginebay>=9.0"',
+            '"out/manifest.json" was made by Enginebay 9.0 (manifest format 7, supported: 1)',
+            install_command("enginebay>=9.0", "--upgrade"),
         )
 
 

@@ -18,6 +18,7 @@ from enginebay.artifact import (
     PluginRecord,
     open_artifact,
 )
+from enginebay.environment import install_command
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference.receipt import Receipt
 from enginebay.tensors.spec import TensorSpec
@@ -144,9 +145,9 @@ def test_a_newer_manifest_format_is_refused(tmp_path, publish):
         open_artifact(tmp_path / "model")
     where = tmp_path / "model" / "manifest.json"
     assert str(caught.value) == (
-        f'"{where}" was made by a newer Enginebay (manifest format 2, supported: 1)'
+        f'"{where}" was made by Enginebay 7.0 (manifest format 2, supported: 1)'
     )
-    assert caught.value.hint == 'pip install --upgrade "enginebay>=7.0"'
+    assert caught.value.hint == install_command("enginebay>=7.0", "--upgrade")
 
 
 FOREIGN = "is not an Enginebay manifest"

@@ -91,6 +91,20 @@ class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class Recipe(msgspec.Struct, frozen=True):
+    """What an artifact was built from; a deployment with an equal recipe has nothing to do.
+
+    Attributes:
+        options: Option → its value, if it is not the default; arrays and modules by digests.
+        versions: Distribution → version of the plugins and of the libraries that export.
+        files: Path → SHA-256 of the local files that were read: code, weights, data, configs.
+    """
+
+    options: dict[str, Any]
+    versions: dict[str, str]
+    files: dict[str, str]
+
+
 class ComparatorRecord(msgspec.Struct, frozen=True):
     """A comparator of outputs that are sets.
 
@@ -181,6 +195,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         reference_sha256: SHA-256 of the weights of the model that is the reference, before any
             rewriting; of the file for an ONNX file. Empty if unknown.
         command: The command that builds the artifact again.
+        recipe: What the artifact was built from; None if it was not deployed, or if no text
+            describes an option.
         pinned: Versions and devices that a machine must have to load the artifact.
         built_for: The machines that the engine is built for; empty if it is built for the machine
             of the build, or for any machine.
@@ -215,6 +231,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     weights: str = ""
     reference_sha256: str = ""
     command: str = ""
+    recipe: Recipe | None = None
     pinned: dict[str, str] = {}
     built_for: str = ""
     runs: tuple[RunRecord, ...] = ()
@@ -266,7 +283,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         plain = msgspec.to_builtins(manifest, order="deterministic")
         for name in (
             *("sizes", "parts", "data", "kept", "task", "comparators", "weights"),
-            *("reference_sha256", "built_for", "runs"),
+            *("reference_sha256", "recipe", "built_for", "runs"),
         ):
             if not plain[name]:
                 del plain[name]  # most artifacts have none of these
@@ -292,8 +309,8 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     header = _decode_struct(data, _Header, path, "is not an Enginebay manifest")
     if header.format > MANIFEST_FORMAT:
         raise ArtifactError(
-            f'"{path}" was made by a newer Enginebay (manifest format {header.format},'
-            f" supported: {MANIFEST_FORMAT})",
+            f'"{path}" was made by Enginebay {header.enginebay_version} (manifest format '
+            f"{header.format}, supported: {MANIFEST_FORMAT})",
             hint=install_command(f"enginebay>={header.enginebay_version}", "--upgrade"),
         )
     problem = f"does not fit manifest format {MANIFEST_FORMAT}"
