@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         IRRecord as IRRecord,
         Manifest as Manifest,
         PluginRecord as PluginRecord,
+        Recipe as Recipe,
         RunRecord as RunRecord,
     )
     from enginebay.artifact.manifest_building import build_manifest as build_manifest
@@ -55,7 +56,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "artifact.isolated_wrapper": "IsolatedWrapper",
         "artifact.manifest": (
             "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest "
-            "PluginRecord RunRecord"
+            "PluginRecord Recipe RunRecord"
         ),
         "artifact.manifest_building": "build_manifest",
         "artifact.node_modules": "record_modules",

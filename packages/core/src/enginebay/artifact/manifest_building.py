@@ -9,7 +9,7 @@ from enginebay.artifact.run_records import run_record
 
 if TYPE_CHECKING:
     from enginebay.artifact.converted_engine import ConvertedEngine
-    from enginebay.artifact.manifest import ComparatorRecord
+    from enginebay.artifact.manifest import ComparatorRecord, Recipe
     from enginebay.data import DataRecord
     from enginebay.inference import Receipt
     from enginebay.verdict import Verification
@@ -24,6 +24,7 @@ def build_manifest(
     weights: str = "",
     reference_sha256: str = "",
     command: str = "",
+    recipe: Recipe | None = None,
     data: DataRecord | None = None,
     task: dict[str, object] | None = None,
     comparators: tuple[ComparatorRecord, ...] = (),
@@ -38,6 +39,7 @@ def build_manifest(
         weights: Origin of the weights; empty if unknown.
         reference_sha256: SHA-256 of the weights of the reference; empty if unknown.
         command: The command that builds the artifact again.
+        recipe: What the artifact was built from.
         data: The data set for calibration or, without calibration, for verification; None if no
             data set was used.
         task: The model's task as plain data; None if unknown.
@@ -69,6 +71,7 @@ def build_manifest(
         weights=weights,
         reference_sha256=reference_sha256,
         command=command,
+        recipe=recipe,
         pinned=backend.bound_to(engine.params),
         built_for=built_for.machines if built_for else "",
         runs=(run_record(backend, verification, receipt),) if ran else (),

@@ -56,6 +56,7 @@ def run(args: Namespace) -> int:
                 verify=VerifyOptions.from_args(args),
                 work_dir=args.work_dir,
                 overwrite=args.overwrite,
+                reuse=True,
                 watch=watch,
             )
     if args.json:

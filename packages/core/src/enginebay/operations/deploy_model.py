@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import ComparatorRecord, staging
-from enginebay.errors import ConversionError, ExportError, NotVerifiedError
+from enginebay.display import join_names
+from enginebay.errors import ConversionError, ExportError, NotVerifiedError, UsageError
 from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
 from enginebay.operations.checking import check_two_artifacts
 from enginebay.operations.deployment import Deployment
 from enginebay.operations.file_refusals import explain_refusal
 from enginebay.operations.preparation import prepare_model
+from enginebay.operations.read_files import watch_files
+from enginebay.operations.recipe import (
+    describe_options,
+    find_differences,
+    find_previous,
+    record_recipe,
+)
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.staged_engine import judge_staged, publish_staged
@@ -49,6 +57,7 @@ def deploy(
     verify: VerifyOptions | Mapping[str, object] | None = None,
     config: Mapping[str, object] | str | Path | None = None,
     overwrite: bool = False,
+    reuse: bool = False,
     watch: Callable[[Step], None] | bool | None = None,
 ) -> Deployment:
     """Deploy a model: build its artifact and verify it.
@@ -87,6 +96,10 @@ def deploy(
         config: A deploy config or its path. Settings that no argument specifies are taken from the
             config, and rewriters can read the config as ``ctx.config``.
         overwrite: Replace an existing artifact, once the new artifact is complete.
+        reuse: Return the existing artifact of the same model and backend if nothing that it was
+            built from has changed: options, local files, versions of the engine, torch and plugins.
+            Otherwise replace it; the notes say what has changed. What a model's code reads from
+            elsewhere, such as the network, is not seen. With ``overwrite`` it is always replaced.
         watch: A function that is called with each step when it starts, when its detail changes and
             when it ends. True shows the steps in a notebook, on a terminal or as lines on stderr.
 
@@ -107,26 +120,41 @@ def deploy(
         ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
         'verified'
     """
-    settings = resolve_settings(
-        config,
-        backend=backend,
-        params=params,
-        precision=precision,
-        dynamic=dynamic,
-        data=data,
-        calls=args if isinstance(args, RecordedCalls) else None,
-        int8_keep=int8_keep,
-        export=export,
-        verify=verify,
-    )
     command = python_call()
+    with watch_files() as opened:
+        settings = resolve_settings(
+            config,
+            backend=backend,
+            params=params,
+            precision=precision,
+            dynamic=dynamic,
+            data=data,
+            calls=args if isinstance(args, RecordedCalls) else None,
+            int8_keep=int8_keep,
+            export=export,
+            verify=verify,
+        )
     target = work_dir or default_work_dir(model, settings.backend.name)
+    recipe_options = describe_options(settings, model, args)
+    notes = settings.notes
+    if reuse and not recipe_options:
+        raise UsageError(
+            "'reuse' compares the options as text, and one of them is a Python object without one",
+            hint="pass names, such as 'file.py:attr', or overwrite=True instead of reuse",
+        )
+    if reuse and not overwrite and (artifact := find_previous(target, recipe_options)):
+        differences = find_differences(artifact, settings, recipe_options)
+        if not differences:
+            return Deployment.of(artifact)
+        overwrite, notes = True, (*notes, f"built again: {join_names(differences)}")
     with staging(target, overwrite=overwrite) as stage, ExitStack() as model_use:
         shown = model_use.enter_context(show_steps()) if watch is True else watch or None
         steps = Steps(shown)
         with steps("reference") as set_detail:
             was_imported = "torch" in sys.modules
-            prepared = prepare_model(settings, model, args, model_use)
+            with watch_files() as opened_by_model:
+                prepared = prepare_model(settings, model, args, model_use)
+            recipe = record_recipe(recipe_options, opened | opened_by_model, stage.target)
             # The import of torch takes seconds, often most of this step.
             imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description
@@ -158,6 +186,7 @@ def deploy(
                 stage,
                 keep_ir=settings.export.keep_ir,
                 command=command,
+                recipe=recipe,
                 comparators=tuple(
                     ComparatorRecord(c.outputs, c.name) for c in settings.comparators
                 ),
@@ -171,7 +200,7 @@ def deploy(
         verification=verdict.verification,
         receipt=verdict.receipt,
         steps=tuple(steps.done),
-        notes=(*settings.notes, *prepared.notes, *built.notes, *suspicions),
+        notes=(*notes, *prepared.notes, *built.notes, *suspicions),
         rewriting=built.rewriting,
     )
 

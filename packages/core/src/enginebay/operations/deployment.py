@@ -29,7 +29,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         verification: The verdict, with the error metrics of each output.
         receipt: The engine's effective settings; None if the engine crashed or cannot run on this
             machine.
-        steps: The steps with their durations in seconds.
+        steps: The steps with their durations in seconds; empty if the artifact was up to date.
         notes: Notes such as the reasons why an exporter or IR was not used.
         rewriting: The report of the rewriters; None for a model file that needs no export.
     """
@@ -40,6 +40,19 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     notes: tuple[str, ...]
     rewriting: RewriteReport | None
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Deployment:
+        """Return the result for an artifact that is up to date."""
+        manifest = artifact.manifest
+        return cls(
+            artifact=artifact,
+            verification=manifest.verification or Verification(verdict="unverified"),
+            receipt=manifest.receipt,
+            steps=(),
+            notes=("up to date: nothing that it was built from has changed",),
+            rewriting=None,
+        )
 
     @property
     def verdict(self) -> str:
@@ -62,8 +75,9 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         precision = manifest.requested_precision
         report = self.rewriting or RewriteReport()
         rewriting = report.summarize(manifest.plugin.distribution)
-        yield _steps_table(self.steps)
-        yield ""
+        if self.steps:
+            yield _steps_table(self.steps)
+            yield ""
         yield Fields(
             (
                 ("verdict", self.verification.headline()),

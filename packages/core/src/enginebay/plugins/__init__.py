@@ -21,6 +21,7 @@ from enginebay.plugins.discovery import (
 )
 from enginebay.plugins.entry_points import (
     BACKENDS as BACKENDS,
+    cache_folder as cache_folder,
     module_file as module_file,
 )
 
@@ -65,6 +66,7 @@ __getattr__, __dir__, __all__ = lazy_names(
 __all__ += [
     "BACKENDS",
     "BackendStatus",
+    "cache_folder",
     "installed_backends",
     "list_backends",
     "list_commands",

@@ -1,0 +1,111 @@
+"""The local files that the code of a ``with`` block reads.
+
+A later deployment compares their digests, and then need not load the model to know that nothing
+has changed. Libraries count by their versions: a file below ``site-packages`` is not local.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import sysconfig
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.plugins import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: The paths that the current block has opened; None outside of a block.
+_opened: set[str] | None = None
+
+
+@contextmanager
+def watch_files() -> Iterator[set[str]]:
+    """Yield a set, to which each file that Python opens for reading in the block is added.
+
+    What a library opens in C++ or Rust is missing, as are the imported modules.
+    """
+    global _opened  # an audit hook has no other way to its state
+    _add_hook()
+    before, _opened = _opened, set()
+    try:
+        yield _opened
+    finally:
+        _opened = before
+
+
+@cache
+def _add_hook() -> None:
+    sys.addaudithook(_hear)  # cannot be removed
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if _opened is None or event != "open":
+        return
+    path, _, flags = arguments
+    if isinstance(path, str | bytes | os.PathLike) and isinstance(flags, int):
+        writes = flags & (os.O_WRONLY | os.O_RDWR)
+        if not writes:
+            with suppress(OSError):  # the current folder is gone
+                _opened.add(str(Path(os.fsdecode(path)).absolute()))
+
+
+def digest_files(paths: Iterable[str], *, apart_from: Path) -> dict[str, str]:
+    """Return path → SHA-256 of the local files among ``paths``.
+
+    Args:
+        paths: Files, and folders with all that is in them.
+        apart_from: A folder whose files are left out.
+    """
+    found: set[Path] = set()
+    for path in map(Path, paths):
+        found |= {*path.rglob("*")} if path.is_dir() else {path}
+    return {
+        str(path): digest
+        for path in sorted(found)
+        if not path.is_relative_to(apart_from) and _is_local(path) and (digest := _digest(path))
+    }
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal; an empty text if it cannot be read."""
+    if not path.is_file():  # a pipe would wait for its writer
+        return ""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def module_files() -> Iterator[str]:
+    """Yield the files of the imported modules."""
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str):
+            yield str(Path(file).absolute())
+
+
+def _is_local(path: Path) -> bool:
+    if {"site-packages", "dist-packages", "__pycache__"} & {*path.parts}:
+        return False
+    return not any(path.is_relative_to(folder) for folder in (*_foreign_folders(), *_own_folders()))
+
+
+def _own_folders() -> Iterator[str]:
+    """Yield the folders of Enginebay's packages, which have versions, also in a clone."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("enginebay") and "." not in name:
+            yield from getattr(module, "__path__", ())  # a user's file has none
+
+
+@cache
+def _foreign_folders() -> tuple[str, ...]:
+    """Return the folders of the system, of Python, and of Enginebay's cache."""
+    python = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    return ("/proc", "/sys", "/dev", "/etc", "/usr", sys.prefix, cache_folder(), *python)

@@ -1,0 +1,237 @@
+"""A second deployment does nothing if nothing has changed, and says what has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import enginebay as eb
+from enginebay.errors import ArtifactExistsError, UsageError
+from enginebay_testing.command_runs import run_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+NET = """
+from pathlib import Path
+import torch
+from parts_of_net import width
+HERE = Path(__file__).parent
+
+def build():
+    torch.manual_seed(0)
+    eps = float((HERE / "eps.txt").read_text())
+    layers = torch.nn.Linear(4, width), torch.nn.LayerNorm(width, eps=eps)
+    return torch.nn.Sequential(*layers).eval(), torch.ones(1, 4)
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a model in two modules, which reads a file."""
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "parts_of_net.py").write_text("width = 3\n")
+    (tmp_path / "eps.txt").write_text("1e-5")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("parts_of_net", None)
+
+
+def deploy(model: object = "net.py:build", *args: Any, **options: Any) -> eb.Deployment:
+    options.setdefault("reuse", True)
+    return eb.deploy(model, *args, backend="loopback", work_dir="out", **options)
+
+
+def built_again(deployment: eb.Deployment) -> str:
+    """Return what the deployment says has changed."""
+    (note,) = (note for note in deployment.notes if "built again" in note)
+    return note
+
+
+def test_nothing_changed_is_up_to_date(net: Path) -> None:
+    first = deploy()
+    second = deploy()
+    assert first.steps
+    assert not second.steps
+    assert second.verdict == "verified"
+    assert second.notes == ("up to date: nothing that it was built from has changed",)
+    assert second.artifact.manifest == first.artifact.manifest
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "state"),
+    [
+        ("net.py", NET.replace("manual_seed(0)", "manual_seed(1)"), "has changed"),
+        ("parts_of_net.py", "width = 5\n", "has changed"),
+        ("eps.txt", "1e-3", "has changed"),
+    ],
+)
+def test_changed_file_is_named(net: Path, file: str, content: str, state: str) -> None:
+    deploy()
+    old = (net / file).stat()
+    (net / file).write_text(content)
+    os.utime(net / file, ns=(old.st_atime_ns, old.st_mtime_ns))  # its time proves nothing
+    sys.modules.pop("parts_of_net", None)
+    assert built_again(deploy()) == f"built again: {net / file} {state}"
+
+
+def test_pipe_that_the_model_reads_is_not_read_again(net: Path) -> None:
+    os.mkfifo(net / "pipe")
+    read = "    os.read(os.open(HERE / 'pipe', os.O_RDONLY | os.O_NONBLOCK), 1)\n"
+    (net / "net.py").write_text("import os" + NET.replace("    layers", f"{read}    layers"))
+    deploy()
+    assert not deploy().steps
+
+
+def test_touched_file_is_no_change(net: Path) -> None:
+    deploy()
+    (net / "net.py").write_text(NET)
+    os.utime(net / "eps.txt")
+    assert not deploy().steps
+
+
+def test_missing_file_is_named(net: Path) -> None:
+    (net / "net.py").write_text(NET.replace('(HERE / "eps.txt")', 'next(HERE.glob("*.txt"))'))
+    deploy()
+    (net / "eps.txt").rename(net / "other.txt")
+    assert built_again(deploy()) == f"built again: {net / 'eps.txt'} is gone"
+
+
+def test_changed_option_is_named(net: Path) -> None:
+    deploy()
+    opened = deploy(dynamic="batch")
+    assert built_again(opened) == "built again: dynamic: default → batch"
+    looser = deploy(dynamic="batch", verify={"rtol": 0.01})
+    assert built_again(looser) == "built again: verify.rtol: default → 0.01"
+    both = built_again(deploy())
+    assert both == "built again: dynamic: batch → default, verify.rtol: 0.01 → default"
+
+
+def test_other_example_is_a_change(net: Path) -> None:
+    deploy("net.py:build", torch.zeros(1, 4))
+    assert not deploy("net.py:build", torch.zeros(1, 4)).steps
+    assert "args: " in built_again(deploy("net.py:build", torch.ones(1, 4)))
+
+
+def test_weights_file_counts_by_its_content(net: Path) -> None:
+    weights = net / "best.pt"
+    state = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3)).state_dict()
+    torch.save(state, weights)
+    model = f"net.py:build?weights={weights}"
+    deploy(model)
+    assert not deploy(model).steps
+    torch.save({name: value + 1 for name, value in state.items()}, weights)
+    assert built_again(deploy(model)) == f"built again: {weights} has changed"
+
+
+def test_external_data_of_a_file_counts(net: Path) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((4, 300), np.float32), "w")
+    x = onnx.helper.make_tensor_value_info("x", 1, [1, 4])
+    y = onnx.helper.make_tensor_value_info("y", 1, [1, 300])
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [weight])
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9
+    )
+    onnx.save(model, net / "m.onnx", save_as_external_data=True, location="m.bin")
+    deploy("m.onnx")
+    assert not deploy("m.onnx").steps
+    data = (net / "m.bin").read_bytes()
+    (net / "m.bin").write_bytes(data[:-1] + b"\x40")
+    assert built_again(deploy("m.onnx")) == f"built again: {net / 'm.bin'} has changed"
+
+
+def test_new_file_in_the_folder_of_the_data_is_a_change(net: Path) -> None:
+    data = net / "items"
+    data.mkdir()
+    for number in range(3):
+        np.savez(data / f"{number}.npz", input=np.full((1, 4), number, np.float32))
+    deploy(data="items")
+    assert not deploy(data="items").steps
+    np.savez(data / "9.npz", input=np.full((1, 4), 9, np.float32))
+    assert built_again(deploy(data="items")) == f"built again: {data / '9.npz'} is new"
+
+
+def test_module_counts_by_its_weights_and_structure(net: Path) -> None:
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(4, 3), torch.ones(1, 4)
+    deploy(module, x)
+    assert not deploy(module, x).steps
+    with torch.no_grad():
+        module.bias += 1
+    with pytest.raises(ArtifactExistsError, match="contains an artifact"):
+        deploy(module, x)
+
+
+def test_another_model_is_not_replaced(net: Path) -> None:
+    deploy()
+    (net / "other.py").write_text(NET)
+    with pytest.raises(ArtifactExistsError, match="contains an artifact"):
+        deploy("other.py:build")
+    assert not deploy().steps
+
+
+def test_damaged_artifact_is_not_taken_for_the_same(net: Path) -> None:
+    path = deploy().artifact.path
+    (path / "model.onnx").write_bytes(b"")
+    with pytest.raises(ArtifactExistsError):
+        deploy()
+    assert deploy(overwrite=True).steps
+
+
+def test_overwrite_builds_always(net: Path) -> None:
+    deploy()
+    assert deploy(overwrite=True).steps
+
+
+def test_without_reuse_an_existing_artifact_is_an_error(net: Path) -> None:
+    deploy()
+    with pytest.raises(ArtifactExistsError):
+        deploy(reuse=False)
+
+
+def test_object_without_a_text_cannot_be_compared(net: Path) -> None:
+    def equal(a: object, b: object) -> bool:
+        return True
+
+    with pytest.raises(UsageError, match="Python object"):
+        deploy(verify={"compare": {"output": equal}})
+
+
+def test_version_of_a_library_is_a_change(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import enginebay.operations.recipe as recipe
+
+    deploy()
+    found = recipe.installed_version
+    monkeypatch.setattr(
+        recipe, "installed_version", lambda name: "9.9" if name == "onnx" else found(name)
+    )
+    assert built_again(deploy()).endswith("onnx: " + str(found("onnx")) + " → 9.9")
+
+
+@pytest.mark.process
+def test_second_command_does_not_import_torch(net: Path) -> None:
+    words = ("deploy", "net.py:build", "--backend", "loopback", "--work-dir", "out")
+    assert run_command(*words).code == 0
+    (net / "torch.py").write_text("raise SystemExit('torch was imported')")
+    path = os.pathsep.join((str(net), os.environ.get("PYTHONPATH", "")))
+    again = run_command(*words, env={"PYTHONPATH": path})
+    assert "up to date" in again.out, again.err
+
+
+def test_command_is_up_to_date_and_says_so(net: Path) -> None:
+    words = ("deploy", "net.py:build", "--backend", "loopback", "--work-dir", "out")
+    assert run_command(*words).code == 0
+    again = run_command(*words)
+    assert (again.code, again.out.count("STEP")) == (0, 0)
+    assert "note      up to date: nothing that it was built from has changed" in again.out
+    assert "built again: precision" not in run_command(*words, "--overwrite").out
