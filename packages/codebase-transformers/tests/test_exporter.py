@@ -231,6 +231,13 @@ def test_layers_with_a_window_keep_all_tokens_of_a_dynamic_cache() -> None:
     step = {"input_ids": ids(2, 1), "attention_mask": torch.ones(2, 6, dtype=torch.int64)}
     exported = export(model, {**step, "cache": cache}, dynamic=True)
     assert exported.program.inputs[2].describe() == "cache.0.key float32[batch, 2, past, 4]"
+    with torch.no_grad():
+        cache = model(input_ids=ids(3, 6)).cache
+        step = {"input_ids": ids(3, 1), "attention_mask": torch.ones(3, 7, dtype=torch.int64)}
+        found = exported(**step, cache=cache)
+        expected = model(**step, cache=cache)
+    torch.testing.assert_close(found.logits, expected.logits)
+    assert found.cache.get_seq_length() == expected.cache.get_seq_length() == 7
 
 
 def test_cache_that_lost_tokens_of_its_window_is_refused() -> None:
