@@ -104,17 +104,27 @@ def test_a_bundle_runs_without_torch_and_transformers(made: BundleDeployment) ->
     assert run.stdout.split("\n")[1] == "set()"
 
 
-@pytest.mark.one_in(11)
+def build_gpt_neo() -> Any:
+    """Return a decoder that has a table of the positions that each position sees."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 64}
+    layers = {"attention_types": [[["global", "local"], 1]], "window_size": 8, "vocab_size": 50}
+    return tf.GPTNeoForCausalLM(tf.GPTNeoConfig(**sizes, **layers, **TOKENS, **WIDE)).eval()
+
+
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     ("kind", "backend"),
     [
         *((kind, "openvino") for kind in ("gemma3", "llama", "gpt2", "qwen3", "mixtral")),
         *((kind, "onnxruntime") for kind in ("mistral", "gpt2", "gemma3", "mixtral", "qwen3")),
         ("mistral", "openvino"),
+        ("gpt-neo", "onnxruntime"),
     ],
 )
 def test_each_kind_of_decoder_becomes_a_bundle(kind: str, backend: str, tmp_path: Path) -> None:
-    made = make(build_decoder(kind, **WIDE), tmp_path, backend)
+    model = build_gpt_neo() if kind == "gpt-neo" else build_decoder(kind, **WIDE)
+    made = make(model, tmp_path, backend)
     assert [each.verdict for each in made.prompts] == ["equal"] * 16
     # Longer than the window of sliding layers, which is 8.
     assert max(each.length for each in made.prompts) == 24
@@ -199,7 +209,7 @@ def test_generation_config_is_refused_with_the_name_of_every_field(tmp_path: Pat
         ("t5", "it is an encoder and a decoder, and a bundle has no encoder"),
         ("whisper", "it is an encoder and a decoder, and a bundle has no encoder"),
         ("llava", "images or sound are among its inputs: pixel_values"),
-        ("mamba", "Mamba"),
+        ("mamba", "it has layers without a cache of keys and values: linear_attention"),
         ("openai-gpt", "its forward takes no cache of keys and values"),
         ("linear", "it has no 'generate'"),
         ("bert", "it has no 'generate'"),
@@ -221,6 +231,19 @@ def test_other_models_are_refused_with_the_cause(
     assert "cannot become a bundle: " in text
     assert cause in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"prompts": 0}, "expected 1 prompt and 1 token, found 0 and 16"),
+        ({"tokens": 0}, "expected 1 prompt and 1 token, found 8 and 0"),
+        ({"positions": 20}, "16 new tokens require more than 20 positions"),
+        ({"positions": -5}, "16 new tokens require more than -5 positions"),
+    ],
+)
+def test_wrong_counts_are_refused(options: Any, text: str, llama: Any, tmp_path: Path) -> None:
+    assert refusal(llama, tmp_path, **options) == text
 
 
 def test_static_cache_is_refused_by_name(tmp_path: Path) -> None:

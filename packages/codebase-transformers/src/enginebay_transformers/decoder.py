@@ -37,8 +37,9 @@ _HONOURED = (
     "output_hidden_states output_scores output_logits return_dict_in_generate compile_config "
     "disable_compile transformers_version _from_model_config"
 )
-#: Tokens of the example: of the cache, and after it.
-_PAST, _NEW = 5, 3
+#: Tokens of the example: of the cache, and after it. With more than one after it, the largest cache
+#: would need more positions than some models have.
+_PAST, _NEW = 7, 1
 #: The default of the largest number of tokens, if the model has more positions.
 _LIMIT = 512
 
@@ -121,6 +122,8 @@ def deploy_decoder(
     notes = check_generation(decoder, greedy)
     available = getattr(decoder.config.get_text_config(), "max_position_embeddings", _LIMIT)
     limit = min(positions or _LIMIT, available)
+    if min(prompts, tokens) < 1:
+        raise errors.UsageError(f"expected 1 prompt and 1 token, found {prompts} and {tokens}")
     if limit < tokens + _PAST + _NEW:
         raise errors.UsageError(f"{tokens} new tokens require more than {limit} positions")
     if limit < available:
