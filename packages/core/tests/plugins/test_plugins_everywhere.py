@@ -178,13 +178,33 @@ def test_a_module_in_both_groups_answers_once(good: Callable[..., str]) -> None:
     assert [status.name for status, _ in answers] == ["mine"]
 
 
-def test_hook_that_raises_names_its_plugin() -> None:
-    source = HEAD + REWRITERS.replace("return", "raise ValueError")
-    source = source.replace("__name__[:14]", "('no')")
-    with pack("bad", source), pytest.raises(PluginError) as caught:
-        load_plugins().call_all("rewriters", request=None)
-    assert str(caught.value) == "rewriters() of 'bad' (bad-dist 5) raised ValueError: no"
+RAISES = HEAD + REWRITERS.replace("return", "raise ValueError").replace("__name__[:14]", "('no')")
+RAISED = "rewriters() of 'bad' (bad-dist 5) raised ValueError: no"
+
+
+def test_hook_that_raises_leaves_its_plugin_out(good: Callable[..., str]) -> None:
+    with (
+        temporary_backend("mine", good("mine", REWRITERS)),
+        pack("bad", RAISES),
+        pytest.warns(PluginWarning, match=re.escape(f"{RAISED}; it is left out. Fix: ")) as warned,
+    ):
+        answers = load_backend("mine").call_all("rewriters", skip_raising=True, request=None)
+    assert [status.name for status, _ in answers] == ["mine"]
+    assert str(warned[0].message).endswith(", or ENGINEBAY_DISABLE_PLUGINS=bad")
+
+
+def test_strict_hook_that_raises_names_its_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
+    with pack("bad", RAISES), pytest.raises(PluginError) as caught:
+        load_plugins().call_all("rewriters", skip_raising=True, request=None)
+    assert str(caught.value).startswith(f"{RAISED}; this is an error because ENGINEBAY_STRICT")
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_backends_own_hook_that_raises_is_an_error(good: Callable[..., str]) -> None:
+    source = REWRITERS.replace("return", "raise ValueError").replace("__name__[:14]", "('no')")
+    with temporary_backend("mine", good("mine", source)), pytest.raises(PluginError):
+        load_backend("mine").call_all("rewriters", skip_raising=True, request=None)
 
 
 def test_enginebay_errors_of_hooks_pass_unchanged() -> None:

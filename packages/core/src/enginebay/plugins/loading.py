@@ -92,10 +92,18 @@ class PluginTeam:
         implementations = getattr(self._manager.hook, hook).get_hookimpls()
         return any(not (impl.wrapper or impl.hookwrapper) for impl in implementations)
 
-    def call_all(self, hook: str, **arguments: object) -> list[tuple[BackendStatus, Any]]:
+    def call_all(
+        self, hook: str, *, skip_raising: bool = False, **arguments: object
+    ) -> list[tuple[BackendStatus, Any]]:
         """Call a hook of all plugins, and return the results, each with its plugin's status.
 
         The backend's result is the first one. Hook wrappers surround each call.
+
+        Args:
+            hook: The hook's name.
+            skip_raising: Skip a plugin for every backend that raises, with a
+                :class:`PluginWarning`: it must not end what has nothing to do with it.
+            **arguments: The hook's arguments.
 
         Raises:
             PluginError: A plugin raised an exception other than an EnginebayError.
@@ -110,9 +118,25 @@ class PluginTeam:
             others = [other for other in plugins if other is not plugin]
             caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
             status = self.members[plugin]
-            with _errors_of(hook, status):
-                results += [(status, result) for result in caller(**arguments)]
+            try:
+                with _errors_of(hook, status):
+                    results += [(status, result) for result in caller(**arguments)]
+            except PluginError as err:
+                on_purpose = err.__cause__ is None
+                if on_purpose or not skip_raising or self._requires(status):
+                    raise
+                if discovery.is_strict():
+                    raise discovery.strict_error(err) from err.__cause__
+                message = (
+                    f"{err}; it is left out. Fix: {err.hint}, or "
+                    f"ENGINEBAY_DISABLE_PLUGINS={status.name}"
+                )
+                warnings.warn(message, PluginWarning, stacklevel=2)
         return results
+
+    def _requires(self, status: BackendStatus) -> bool:
+        """Return True for a plugin without which the results would be others."""
+        return status.is_core
 
 
 class LoadedPlugin(PluginTeam):
@@ -129,6 +153,9 @@ class LoadedPlugin(PluginTeam):
         super().__init__({**shared.members, module: status}, shared.core_fault)
         self.status = status
         self.info = info
+
+    def _requires(self, status: BackendStatus) -> bool:
+        return status is self.status or super()._requires(status)
 
     def call_typed(self, hook: str, result_type: type[T], request: object) -> T | None:
         """Call a hook, check the type of the first result that is not None, and return the result.
