@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from enginebay.errors import ArtifactError, InputError, UsageError
+from enginebay.errors import ArtifactError, BackendNotFoundError, InputError, UsageError
 from enginebay_transformers import judge_folder, read_folder
 
 if TYPE_CHECKING:
@@ -207,6 +207,18 @@ def test_a_cache_of_another_layer_count_is_refused(copied: Path, build: Any) -> 
     assert str(err.value) == (
         "'decode.onnx' takes 'input.cache.layers.1.keys', which this model is not called with"
     )
+
+
+def test_another_class_and_another_sample_are_refused(padded: Path, build: Any, llama: Any) -> None:
+    with pytest.raises(UsageError, match="of the class LlamaForCausalLM, and this one is of GPT2"):
+        judge_folder(padded, build("gpt2"))
+    with pytest.raises(InputError, match="the model fails on the sample: ValueError: "):
+        judge_folder(padded, llama, {"pixels": torch.ones(1)})
+
+
+def test_a_backend_that_is_not_installed_is_an_error(padded: Path, llama: Any) -> None:
+    with pytest.raises(BackendNotFoundError, match="no backend 'bogus' is installed"):
+        judge_folder(padded, llama, backends=["bogus"])
 
 
 def test_another_format_and_another_kind_of_model_are_refused(copied: Path, llama: Any) -> None:

@@ -43,11 +43,12 @@ def complete_sample(
         given["input_ids"] = ids
     if ids is not None and "attention_mask" in taken and "attention_mask" not in given:
         given["attention_mask"] = torch.ones(tuple(ids.shape), dtype=torch.int64)
-        given["attention_mask"][-1, : ids.shape[1] // 3] = 0
+        given["attention_mask"][-1, : (ids.shape[1] + 1) // 3] = 0
     for name, value in given.items():
         if isinstance(value, TensorSpec):
             sizes: Any = value.dims
-            given[name] = torch.randn(sizes).to(getattr(torch, value.dtype))
+            values = torch.randn(sizes) if value.dtype.startswith("float") else torch.ones(sizes)
+            given[name] = values.to(getattr(torch, value.dtype))
         elif hasattr(value, "shape"):
             given[name] = torch.as_tensor(value)
     return given
@@ -73,7 +74,7 @@ def find_modules(
 ) -> Modules:
     """Return each component's module, and the module's inputs for the sample."""
     if not generates:
-        return {"model": (model, sample)}
+        return _check_classes(found, {"model": (model, sample)})
     files = {each.name: each.sizes for each in found.components}
     several = files.get("decode", {}).get("input_ids", (0, 1))[1] != 1
     modules: Modules = upstream.decompose_for_generation(model, sample, multi_token_decode=several)
@@ -91,6 +92,18 @@ def find_modules(
                 hint="name it as the model does, such as model.encoder",
             )
         modules[name] = module, _first_inputs(model, sample, module)
+    return _check_classes(found, modules)
+
+
+def _check_classes(found: ExportedFolder, modules: Modules) -> Modules:
+    for each in found.components:
+        own = type(modules[each.name][0]).__name__
+        if own != each.architecture:
+            raise UsageError(
+                f"another model: '{each.name}' was exported from a module of the class "
+                f"{each.architecture}, and this one is of {own}",
+                hint="pass the model that was exported",
+            )
     return modules
 
 

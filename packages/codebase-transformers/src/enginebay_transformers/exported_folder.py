@@ -30,6 +30,7 @@ class ExportedComponent:
     Attributes:
         name: Its name in ``export.json``, such as ``decode``.
         file: The file's name.
+        architecture: The class of the module that was exported.
         arguments: The arguments of ``forward`` with which it was traced.
         sizes: For ONNX, the sizes of the inputs.
         outputs: For ONNX, the names of the outputs.
@@ -37,6 +38,7 @@ class ExportedComponent:
 
     name: str
     file: str
+    architecture: str
     arguments: tuple[str, ...]
     sizes: Sizes
     outputs: tuple[str, ...]
@@ -99,8 +101,11 @@ def read_folder(folder: str | Path) -> ExportedFolder:
             raise ArtifactError(text, hint=again)
         entries = manifest["components"]
         components = [
-            ExportedComponent(name, entry["file"], tuple(entry["metadata"]["kwargs"]), {}, ())
+            ExportedComponent(
+                name, entry["file"], str(about.get("architecture")), tuple(about["kwargs"]), {}, ()
+            )
             for name, entry in entries.items()
+            for about in [entry["metadata"]]
         ]
         versions = {e["metadata"]["packages"]["transformers"] for e in entries.values()}
         config = path / "config.json"

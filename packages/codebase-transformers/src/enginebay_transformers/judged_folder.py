@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
-from enginebay import VerdictWarning, deploy
+from enginebay import VerdictWarning, deploy, get_backend
 from enginebay.authors.sources import evaluation, find_model, unchanged
 from enginebay.commands import Result, Table
 from enginebay.errors import (
     EnginebayError,
+    InputError,
     NotVerifiedError,
     UsageError,
     first_line,
+    one_line,
 )
 from enginebay_transformers.component_modules import complete_sample, find_modules, grow_sample
 from enginebay_transformers.exported_folder import list_numbers, read_folder
@@ -114,31 +117,49 @@ def judge_folder(
             f"'{folder}' has files of the format {found.format}; only ONNX files are judged",
             hint="export with OnnxExporter, whose files OpenVINO reads too: --backend openvino",
         )
+    for name in backends:
+        get_backend(name)  # raises if it cannot be used
     source = find_model(model)
     if not hasattr(getattr(source.model, "config", None), "to_dict"):
         raise UsageError(f"'{source.description}' is not a model of transformers")
-    _check_config(found, source.module.config.to_dict())
+    module = source.module
+    _check_config(found, module.config.to_dict())
     generates = [each.name for each in found.components] != ["model"]
     rows, parts = [], []
-    with unchanged(source), evaluation(source.module), full_caches(), TemporaryDirectory() as work:
-        given = complete_sample(
-            source.module, found, sample or source.example_inputs or {}, generates
-        )
-        modules = find_modules(found, source.module, given, generates)
-        grown = find_modules(found, source.module, grow_sample(given), generates)
+    with (
+        unchanged(source),
+        evaluation(module),
+        full_caches(),
+        _name_sample(),
+        TemporaryDirectory() as work,
+    ):
+        given = complete_sample(module, found, sample or source.example_inputs or {}, generates)
+        modules = find_modules(found, module, given, generates)
+        grown = find_modules(found, module, grow_sample(given), generates)
         for each in found.components:
-            module, inputs = modules[each.name]
+            part, inputs = modules[each.name]
             sizes = name_sizes(each, inputs, grown[each.name][1])
             file = write_named(Path(folder, each.file), sizes, Path(work, each.name))
-            reference = part_reference(module, inputs, list(sizes), each.outputs)
+            reference = part_reference(part, inputs, list(sizes), each.outputs)
             judged = [_judge(each.name, file, reference, name, verify or {}) for name in backends]
             rows += [row for row, _ in judged]
             tried = [_tried_sizes(sizes, verdict) for row, verdict in judged if not row.error]
             least = {n: min((t[n] for t in tried), key=len) for n in tried[0]} if tried else None
-            parts.append(Part(each.name, module, inputs, sizes, least))
-        breaches = tuple(find_breaches(source.module, given, parts, generates=generates))
+            parts.append(Part(each.name, part, inputs, sizes, least))
+        breaches = tuple(find_breaches(module, given, parts, generates=generates))
     verified = not breaches and all(row.verdict == "verified" for row in rows)
     return JudgedFolder(verified, found.transformers, tuple(rows), breaches)
+
+
+@contextmanager
+def _name_sample() -> Iterator[None]:
+    try:
+        yield
+    except EnginebayError:
+        raise
+    except Exception as err:  # of the model's own code
+        text = f"the model fails on the sample: {one_line(err.__cause__ or err)}"
+        raise InputError(text, hint="pass another with --input NAME=SHAPE or NAME=FILE") from err
 
 
 def _check_config(found: ExportedFolder, config: dict[str, Any]) -> None:

@@ -200,9 +200,8 @@ def _find_frozen_sizes(parts: Sequence[Part], calls: Sequence[Call]) -> Iterator
         ]
         if faults and all(faults):
             yield (
-                f"{faults[0]} in a later step of generate: export with dynamic=True, and from a "
-                "longer prompt; of an encoder and a decoder, with decoder_input_ids of several "
-                "tokens"
+                f"{faults[0]} in a later step of generate: export with dynamic=True and "
+                "multi_token_decode=True"
             )
             return
 

@@ -26,7 +26,7 @@ def name_sizes(
     if lacking := [n for n in component.sizes if n.removeprefix("input.") not in leaves]:
         raise UsageError(
             f"'{component.file}' takes '{lacking[0]}', which this model is not called with",
-            hint=f"pass the model that was exported, or --input {lacking[0]}=SHAPE",
+            hint=f"pass the model that was exported, or a sample with --input {lacking[0]}=FILE",
         )
     pairs = {
         (name, axis): tuple(
