@@ -92,6 +92,14 @@ def test_pipe_that_the_model_reads_is_not_read_again(net: Path) -> None:
     assert not deploy().steps
 
 
+def test_parameter_of_a_class_of_its_own_is_text(net: Path) -> None:
+    params = {"file_name": "net.onnx"}
+    deploy(params=params)
+    assert not deploy(params=params).steps
+    again = built_again(deploy())
+    assert again == "built again: params.file_name: net.onnx → default"
+
+
 def test_touched_file_is_no_change(net: Path) -> None:
     deploy()
     (net / "net.py").write_text(NET)

@@ -105,7 +105,9 @@ def _plain(value: object) -> Any:
         return [_plain(entry) for entry in value]
     if isinstance(value, msgspec.Struct):
         return [_plain(getattr(value, name)) for name in value.__struct_fields__]
-    if value is None or isinstance(value, str | int | float):
+    if isinstance(value, str):
+        return str(value)  # a file's name is of a class of its own
+    if value is None or isinstance(value, int | float):
         return value
     raise TypeError
 
