@@ -278,6 +278,7 @@ def test_large_weights_are_written_to_an_external_file(tmp_path, monkeypatch) ->
 def test_requested_opset_is_used(tmp_path, opset: int, exporter: str) -> None:
     ir = export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", opset=opset)
     assert (ir.opset, ir.exporter) == (opset, f"torch.onnx {exporter}")
+    assert ir.notes == (), "no exporter was tried in vain"
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])

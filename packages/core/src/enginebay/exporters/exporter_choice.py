@@ -134,6 +134,10 @@ def _leave_inference_mode() -> AbstractContextManager[None]:
     return torch.inference_mode(mode=False)
 
 
+#: The opset that dynamo writes; a lower one fails mostly, after the whole export.
+_DYNAMO_OPSET = 18
+
+
 def write_module(
     source: ExportSource, kind: IRKind, exporter: ExporterName | None, target: Path
 ) -> ExportedFiles:
@@ -146,6 +150,8 @@ def write_module(
     signature = source.model.signature
     assert signature is not None
     exporters = _list_exporters(source.model.source.module, kind, exporter)
+    if (source.opset or _DYNAMO_OPSET) < _DYNAMO_OPSET:
+        exporters = dict(reversed(exporters.items()))
     written = _try_exporters(source, exporters, target)
     return replace(written, notes=(*signature.notes, *written.notes))
 
