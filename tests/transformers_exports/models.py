@@ -84,7 +84,7 @@ CASES: dict[str, Case] = {
     "resnet": Case(),
     "segformer": Case(),
     "wav2vec2": Case(),
-    "ast": Case(),
+    "ast": Case(base="audio-spectrogram"),
     "whisper": Case(config={"decoder_start_token_id": 3}, sample=sound),
     "clip": Case(),
     "llava": Case(config=LLAVA, sample=images),

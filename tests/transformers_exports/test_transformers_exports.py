@@ -6,6 +6,9 @@ from .models import CASES, DECODERS
 from .page import PAGE, load, render, verdict
 from .trial import ENGINES
 
+#: Those whose files are wrong at an open size, or lack an encoder or a mask.
+WRONG = ("swin", "segformer", "t5", "bart", "whisper", "llava", "llama, unpadded")
+
 
 def test_page_in_the_docs_matches_the_results() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(load()), "transformers_exports --record"
@@ -20,7 +23,7 @@ def test_results_are_of_models_of_the_list() -> None:
 def test_no_silent_error_of_an_export_is_verified() -> None:
     for name, row in load().rows.items():
         found = {verdict(row, engine) for engine in ENGINES}
-        if name in ("swin", "t5", "bart", "whisper", "llava", "llama, unpadded"):
+        if name in WRONG:
             assert "verified" not in found, name
         else:
             assert found == {"verified"}, name

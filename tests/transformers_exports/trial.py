@@ -18,7 +18,7 @@ from enginebay.errors import EnginebayError, first_line, one_line
 from .models import CASES, DECODERS, build
 
 ENGINES = ("onnxruntime", "openvino")
-SECONDS = 420
+SECONDS = 900
 
 
 class Judged(msgspec.Struct, frozen=True):
