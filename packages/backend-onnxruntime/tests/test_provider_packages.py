@@ -231,6 +231,23 @@ def test_the_cache_of_optimised_models_is_refused(load, package, tmp_path):
     assert raised.value.hint == "leave out --optimized-cache"
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"providers": ["CPUExecutionProvider"]},
+        {"providers": ["MODULE"], "device": "auto"},
+        {"providers": ["MODULE", "CPUExecutionProvider"]},
+        {"providers": ["MODULE"], "sizes": {"n": "1"}},
+    ],
+)
+def test_a_model_is_compiled_for_one_provider_with_fixed_sizes(load, package, params):
+    module = package("")
+    providers = [name.replace("MODULE", module) for name in params.get("providers", ())]
+    with pytest.raises(ParamsError, match=r"compiled is for one provider|has fixed sizes"):
+        load(RELU, compiled=True, **{**params, "providers": providers})
+
+
 def test_listing_backends_imports_no_provider(package):
     package("raise SystemExit('imported')", summary="Our ONNX execution provider")
     assert "onnxruntime" in [status.name for status in eb.list_backends()]

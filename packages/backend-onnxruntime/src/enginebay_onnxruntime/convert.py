@@ -35,11 +35,16 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         ParamsError: A dimension has no sizes in ``sizes``.
     """
     params = request.params
+    target = request.work_dir / params.file_name
     if params.sizes or params.providers:
         from enginebay_onnxruntime.sizes import check_open_dimensions
 
         check_open_dimensions(request)
-    target = request.work_dir / params.file_name
+    if params.compiled:
+        from enginebay_onnxruntime.compiled import check_compiled
+
+        check_compiled(params)
+        _check_target(request.ir.path, target, "--compiled")
     if params.precision == "fp16":
         request.progress("converting to half precision")
         written = _write_fp16(request, target)
@@ -48,7 +53,7 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         from enginebay_onnxruntime.quantize import Form, quantize
 
         assert request.calibration is not None  # core checks this
-        _check_target(request.ir.path, target, "int8")
+        _check_target(request.ir.path, target, "precision int8")
         request.progress(f"calibrating on {len(request.calibration)} items")
         elsewhere = bool(params.providers) and is_packaged(params.providers[0])
         form = Form(params.activation_bits, full_weights=elsewhere)
@@ -60,6 +65,15 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
     else:
         written = _copy_files(_list_copies(request, target))
     _repair_file(target, request.ir.path)
+    if params.compiled:
+        from enginebay_onnxruntime.compiled import compile_file
+
+        request.progress("compiling for the provider")
+        compile_file(target, params)
+        for file in written[1:]:  # the weights are in the compiled model
+            if not any(file.samefile(source) for source in request.ir.files):
+                file.unlink()
+        written = written[:1]
     return written + _copy_files(_list_library_copies(params.custom_ops, request.work_dir))
 
 
@@ -106,9 +120,9 @@ def _copy_files(files: list[tuple[Path, Path]]) -> list[Path]:
     return targets
 
 
-def _check_target(source: Path, target: Path, precision: str) -> None:
+def _check_target(source: Path, target: Path, file: str) -> None:
     if target.exists() and target.samefile(source):
-        _refuse_target(source, f"the file for precision {precision}")
+        _refuse_target(source, f"the file for {file}")
     target.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -121,7 +135,7 @@ def _refuse_target(source: Path, file: str) -> NoReturn:
 
 def _write_fp16(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[Path]:
     source, params = request.ir.path, request.params
-    _check_target(source, target, "fp16")
+    _check_target(source, target, "precision fp16")
     return to_half(
         source,
         target,

@@ -39,6 +39,8 @@ class OnnxruntimeParams(eb.BackendParams):
         sizes (dict): Sizes of the model's open dimensions, such as batch=1,4,8. The wrapper makes
             an engine for each when it is loaded, and others at the first call with other sizes, for
             a provider that takes no open dimensions. The name * stands for all the rest.
+        compiled (bool): Compile the model for the provider of a package when converting, so that
+            loading skips it. The artifact then loads with the same versions only.
         intra_op_threads (int): Threads inside one operator; 0 lets ONNX Runtime choose.
         inter_op_threads (int): Threads across operators; anything but 1 runs branches in parallel,
             0 lets ONNX Runtime choose how many.
@@ -64,6 +66,7 @@ class OnnxruntimeParams(eb.BackendParams):
     provider_options: dict[str, str] = {}
     session_options: dict[str, str] = {}
     sizes: dict[str, str] = {}
+    compiled: bool = False
     intra_op_threads: Threads = 0
     inter_op_threads: Threads = 1
     graph_optimization: Literal["disable", "basic", "extended", "all"] = "all"

@@ -9,9 +9,11 @@ from enginebay_onnxruntime.dtypes import SUPPORTED
 from enginebay_onnxruntime.params import OnnxruntimeParams
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from enginebay.hooks import (
+        BindingRequest,
         CheckEnvRequest,
         ConvertRequest,
         LayersRequest,
@@ -67,6 +69,16 @@ def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[st
     from enginebay_onnxruntime import preview
 
     return preview.unsupported_operators(request)
+
+
+@eb.hookimpl
+def bound_to(request: BindingRequest[OnnxruntimeParams]) -> Mapping[str, str]:
+    """Return the versions that a model compiled for a provider depends on."""
+    if not request.params.compiled:
+        return {}
+    from enginebay_onnxruntime.compiled import list_versions
+
+    return list_versions(request.params)
 
 
 @eb.hookimpl

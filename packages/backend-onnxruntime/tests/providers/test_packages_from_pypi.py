@@ -7,13 +7,14 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ConversionError, FallbackError, ParamsError
+from enginebay.errors import ArtifactError, ConversionError, FallbackError, ParamsError
 from enginebay_onnxruntime.provider_packages import plug_in
 
 pytestmark = pytest.mark.skipif(
@@ -214,3 +215,36 @@ def test_a_size_does_not_hide_what_the_provider_refuses(load):
     text = "(float[n] x) => (float[n] y, bool[n] z) { y = Relu(x) z = IsNaN(x) }"
     with pytest.raises(FallbackError, match="1 of 2 nodes run elsewhere: 1 IsNaN on CPU"):
         load(text, providers=[NXRT], sizes={"n": "2"})
+
+
+def test_a_compiled_model_loads_with_the_same_versions_only(load, tmp_path, monkeypatch):
+    from enginebay_onnxruntime import compiled
+
+    wrapper = load(RELU, providers=[QNN], compiled=True)
+    assert wrapper({"x": np.array([-1, 1], np.float32)})["y"].tolist() == [0, 1]
+    (node,) = onnx.load(tmp_path / "artifact_0" / "model.onnx").graph.node
+    assert node.op_type == "EPContext"
+    here = version("onnxruntime-qnn")
+    versions = {"onnxruntime": onnxruntime.__version__, "onnxruntime-qnn": "1.0"}
+    monkeypatch.setattr(compiled, "list_versions", lambda _: versions)
+    with pytest.raises(ArtifactError) as raised:
+        eb.load(tmp_path / "artifact_0")
+    text = f'the artifact runs only with onnxruntime-qnn "{here}", found "1.0"'
+    assert str(raised.value) == text
+
+
+def test_a_provider_that_writes_no_compiled_models_is_named(load):
+    with pytest.raises(ConversionError) as raised:
+        load(RELU, providers=[NXRT], compiled=True)
+    package = f"nxrt-ep-cpu {version('nxrt-ep-cpu')}"
+    assert str(raised.value).startswith(f"{package} cannot compile 'model.onnx' to a file: ")
+    assert raised.value.hint == "leave out --compiled"
+
+
+def test_a_part_on_the_cpu_cannot_be_compiled(load):
+    with pytest.raises(ConversionError, match="explicitly disabled by the user"):
+        load(
+            "(float[2, 2] x) => (float[2, 2] y, float z) { y = Relu(x) z = Det(x) }",
+            providers=[QNN],
+            compiled=True,
+        )
