@@ -188,6 +188,14 @@ def test_an_installed_provider_that_does_not_work_is_skipped(backend, package, c
     assert (failure.tier, failure.name) == ("device", name)
 
 
+def test_a_package_that_is_found_twice_is_listed_once(package, monkeypatch, tmp_path):
+    from enginebay_onnxruntime.provider_packages import list_installed
+
+    module = package("", summary="Our ONNX execution provider")
+    monkeypatch.syspath_prepend(f"{tmp_path}/site/.")
+    assert [each for each, _, _ in list_installed()].count(module) == 1
+
+
 def test_a_provider_for_another_onnx_runtime_fails_the_check_if_it_was_asked_for(backend, package):
     wanted = "onnxruntime<1.23,>=1.22"
     module = package("", requires=wanted, summary="Our ONNX execution provider")

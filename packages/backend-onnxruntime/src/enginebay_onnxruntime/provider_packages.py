@@ -108,6 +108,7 @@ def list_installed() -> Iterator[tuple[str, Distribution, str]]:
 
     The distributions' metadata tells; nothing is imported.
     """
+    seen = set()  # a folder may be on sys.path twice, or two finders may find its packages
     for found in distributions():
         summary = str(found.metadata.json.get("summary", "")).lower()
         if "execution provider" not in summary or "onnx" not in summary:
@@ -121,7 +122,10 @@ def list_installed() -> Iterator[tuple[str, Distribution, str]]:
         ]
         if libraries:  # a package may bring its engine's libraries too
             library = min(libraries, key=lambda name: ("provider" not in name, name))
-            yield library.partition("/")[0], found, library
+            module = library.partition("/")[0]
+            if module not in seen:
+                seen.add(module)
+                yield module, found, library
 
 
 def plug_in(name: str, device: str = "cpu") -> Provider:

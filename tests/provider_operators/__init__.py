@@ -1,0 +1,1 @@
+"""ONNX's node tests on each installed execution provider, for the page about providers."""
