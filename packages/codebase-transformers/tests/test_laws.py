@@ -48,6 +48,16 @@ def test_a_mask_that_no_part_takes_is_a_breach_whatever_the_sample(
     assert find_breaches(llama, sample, _parts(llama, sample, lost="attention_mask")) == [lost]
 
 
+def test_a_mask_that_one_part_lacks_is_a_breach(llama: Any, prompts: Any) -> None:
+    sample = prompts()
+    prefill, decode = _parts(llama, sample, lost="attention_mask"), _parts(llama, sample)
+    lacks = (
+        "'attention_mask' changes 'prefill', which does not take it: export from a sample in which "
+        "a row is padded on the left"
+    )
+    assert find_breaches(llama, sample, [prefill[0], decode[1]]) == [lacks]
+
+
 def test_an_argument_that_changes_nothing_may_be_lost(llama: Any, prompts: Any) -> None:
     sample = prompts() | {"labels": prompts()["input_ids"]}
     parts = _parts(llama, prompts())

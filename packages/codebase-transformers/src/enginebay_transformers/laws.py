@@ -138,22 +138,45 @@ def _find_lost_arguments(
 ) -> Iterator[str]:
     import torch
 
-    taken = {_path(name).partition(".")[0] for part in parts for name in part.sizes}
     ids = sample.get("input_ids")
     takes_mask = "attention_mask" in inspect.signature(model.forward).parameters
     if generates and ids is not None and takes_mask:
         sample = {"attention_mask": torch.ones_like(ids), **sample}
     for name, value in sample.items():
-        if name in taken or not isinstance(value, torch.Tensor):
-            continue
-        others = _run(model, {**sample, name: _change(value)}, generates)
-        if all(map(_are_equal, calls, others)):
+        if not isinstance(value, torch.Tensor):
             continue
         way = "export the module that takes it, and add it to the parts"
         if name == "attention_mask":
             way = "export from a sample in which a row is padded on the left"
-        what = "the tokens of generate" if generates else "the outputs"
-        yield f"'{name}' changes {what}, and no part takes it: {way}"
+        takers = [
+            part for part in parts if any(_path(n).partition(".")[0] == name for n in part.sizes)
+        ]
+        if not takers:
+            others = _run(model, {**sample, name: _change(value)}, generates)
+            if not all(map(_are_equal, calls, others)):
+                what = "the tokens of generate" if generates else "the outputs"
+                yield f"'{name}' changes {what}, and no part takes it: {way}"
+        for part in parts:
+            if takers and part not in takers and _depends_on(part, name):
+                yield f"'{name}' changes '{part.name}', which does not take it: {way}"
+
+
+def _list_arguments(part: Part) -> set[str]:
+    return {_path(name).partition(".")[0] for name in part.sizes}
+
+
+def _depends_on(part: Part, name: str) -> bool:
+    """Return True if an argument with which a part's module is called changes its outputs."""
+    import torch
+
+    if not isinstance(value := part.inputs.get(name), torch.Tensor):
+        return False
+    with torch.no_grad():
+        found, other = (
+            upstream.get_leaf_tensors(part.module(**copy.deepcopy({**part.inputs, name: each})))
+            for each in (value, _change(value))
+        )
+    return not _are_equal(({}, found), ({}, other))
 
 
 def _change(value: Tensor) -> Tensor:
