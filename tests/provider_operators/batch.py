@@ -52,7 +52,7 @@ def _try_case(case: Case, provider: Provider) -> tuple[str, str]:
     options.log_severity_level = _FATAL
     options.intra_op_num_threads = 1
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    options.add_provider_for_devices([provider.handle], provider.options)
+    options.add_provider_for_devices([provider.handle], provider.complete_options({}))
     model = case.model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(model, options)

@@ -82,7 +82,7 @@ def write_compiled(
     }
     for key, value in entries.items():
         session_options.add_session_config_entry(key, value)
-    session_options.add_provider_for_devices([provider.handle], provider.options | options)
+    session_options.add_provider_for_devices([provider.handle], provider.complete_options(options))
     try:
         onnxruntime.InferenceSession(model, session_options)
     except Exception as err:

@@ -28,7 +28,7 @@ from enginebay.errors import (
 from enginebay_onnxruntime.reasons import format_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from importlib.metadata import Distribution
 
     import onnxruntime
@@ -39,6 +39,8 @@ KINDS = ("npu", "gpu", "cpu")
 FIRST_VERSION = (1, 24)
 #: What a provider must be told on a CPU. Qualcomm's has an emulator of its NPU there.
 _OPTIONS_ON_CPU = {"onnxruntime_qnn": {"backend_type": "htp"}}
+#: Options that a provider refuses together with another one, and that other one.
+_INSTEAD = {"backend_type": "backend_path"}
 
 
 class Provider(NamedTuple):
@@ -60,10 +62,12 @@ class Provider(NamedTuple):
     path: str
     handle: onnxruntime.OrtEpDevice
 
-    @property
-    def options(self) -> dict[str, str]:
-        """The options that the provider needs on this device."""
-        return dict(_OPTIONS_ON_CPU.get(self.module, {})) if self.device == "cpu" else {}
+    def complete_options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the given options, with those that the provider needs on this device."""
+        needed = _OPTIONS_ON_CPU.get(self.module, {}) if self.device == "cpu" else {}
+        return {
+            name: value for name, value in needed.items() if _INSTEAD.get(name) not in given
+        } | dict(given)
 
     def find_unread(self, options: Iterable[str]) -> list[str]:
         """Return the options whose names do not occur in the library, which cannot read them.

@@ -7,7 +7,8 @@ import re
 from enginebay.errors import without_colours
 
 #: A function of C++ with its arguments, or without its class and arguments.
-_FUNCTION = r"(?:(?:\w+ )?[\w:<>~]+\((?:[^()]|\([^()]*\))*\)(?: const)?(?:::<lambda\(\)>)?|\w+) ?"
+_RESULT = r"(?:virtual )?(?:[\w:<>]+ )?"
+_FUNCTION = rf"(?:{_RESULT}[\w:<>~]+\((?:[^()]|\([^()]*\))*\)(?: const)?(?:::<lambda\(\)>)?|\w+) ?"
 _NOISE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed: ?"
     rf"|Exception during initialization: |Fatal error: |[\w/]+\.(?:cc|h):\d+ {_FUNCTION}"

@@ -251,7 +251,7 @@ def _load_packaged(
     for name, given in provider_options(request.params).items():
         if name in packaged:
             provider = packaged[name]
-            options.add_provider_for_devices([provider.handle], provider.options | given)
+            options.add_provider_for_devices([provider.handle], provider.complete_options(given))
         elif name != CPU and name in available_providers():
             options.add_provider(name, given)
     try:

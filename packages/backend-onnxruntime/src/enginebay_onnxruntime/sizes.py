@@ -72,7 +72,7 @@ def takes_open_dimensions(name: str, device: str) -> bool:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        options.add_provider_for_devices([provider.handle], provider.options)
+        options.add_provider_for_devices([provider.handle], provider.complete_options({}))
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), options)
         except Exception:  # noqa: BLE001  # ONNX Runtime's errors have no other base class

@@ -147,6 +147,24 @@ def test_an_option_that_the_library_cannot_read_is_in_the_receipt(load):
     assert receipt.fallbacks == (text,)
 
 
+def test_a_backend_that_the_caller_names_replaces_the_emulator(load):
+    """Qualcomm's provider takes either backend_type, which Enginebay gives, or backend_path."""
+    import onnxruntime_qnn
+
+    options = {f"{QNN}.backend_path": onnxruntime_qnn.get_qnn_htp_path()}
+    assert load(RELU, providers=[QNN], provider_options=options).receipt.provider == NAMES[QNN]
+
+
+def test_an_option_that_the_provider_refuses_is_in_its_own_words(load):
+    options = {f"{QNN}.backend_path": "/nowhere.so", f"{QNN}.backend_type": "htp"}
+    with pytest.raises(ConversionError) as raised:
+        load(RELU, providers=[QNN], provider_options=options)
+    assert str(raised.value) == (
+        "ONNX Runtime cannot load 'model.onnx': "
+        "Only one of 'backend_type' and 'backend_path' should be set."
+    )
+
+
 def test_two_providers_with_one_name_are_refused(tmp_path, monkeypatch):
     import nxrt_ep_cpu
 
