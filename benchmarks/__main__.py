@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Each group is a module of this package, whose ``run()`` returns rows, or names that end with a
 #: unit, figures and limits.
 GROUPS = (
-    *("wrapper", "peers", "openvino", "ncnn", "tensorrt", "startup"),
+    *("wrapper", "providers", "peers", "openvino", "ncnn", "tensorrt", "startup"),
     *("rewriting", "deploy", "evaluate", "calibration", "sweep", "decoder"),
 )
 

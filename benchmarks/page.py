@@ -21,7 +21,17 @@ PLOTS = (
     (
         "benchmarks-bare.svg",
         "Time compared with the bare engine, or a hand-written script (1 is equal)",
-        {"wrapper", "openvino", "ncnn", "tensorrt", "deploy", "evaluate", "calibration", "decoder"},
+        {
+            "wrapper",
+            "providers",
+            "openvino",
+            "ncnn",
+            "tensorrt",
+            "deploy",
+            "evaluate",
+            "calibration",
+            "decoder",
+        },
     ),
 )
 #: Colours that are readable on light and dark pages.
