@@ -150,13 +150,22 @@ def test_a_provider_for_another_onnx_runtime_is_named_with_both_versions(load, p
 
 
 @needs_gcc
-def test_a_provider_that_offers_no_device_is_refused_each_time(load, package, compile_library):
-    module = package(code_with(compile_library()))
+@pytest.mark.parametrize(
+    ("requires", "newest"), [("", "-U onnxruntime"), ("onnxruntime>=99", "'onnxruntime>=99'")]
+)
+def test_a_provider_that_offers_no_device_is_refused_each_time(
+    load, package, compile_library, requires, newest
+):
+    module = package(code_with(compile_library()), requires=requires)
     for _ in range(2):
         with pytest.raises(ConversionError) as raised:
             load(RELU, providers=[module])
         name = module.replace("_", "-")
         assert str(raised.value).startswith(f"{name} 1.5 offers no device on this machine, where ")
+        assert raised.value.hint.endswith(
+            "the provider may be made for another ONNX Runtime than "
+            f"{onnxruntime.__version__}: pip install {newest}"
+        )
 
 
 @needs_gcc

@@ -213,13 +213,13 @@ def _register(
     """Return the devices that a library offers, which may be registered by others already."""
     import onnxruntime
 
+    wanted = find_requirement(found, onnxruntime.__version__)
     if not (offered := _list_offered(path)):
         names = getattr(package, "get_ep_name", lambda: package.__name__)
         try:
             onnxruntime.register_execution_provider_library(str(names()), path)
         except Exception as err:
             text = f"ONNX Runtime {onnxruntime.__version__} cannot load the provider of {described}"
-            wanted = find_requirement(found, onnxruntime.__version__)
             raise ConversionError(
                 f"{text}{f', which is made for {wanted}' if wanted else ''}: {format_reason(err)}",
                 hint=f"pip install '{wanted}'"
@@ -232,7 +232,9 @@ def _register(
         raise ConversionError(
             f"{described} offers no device on this machine, where ONNX Runtime sees "
             f"{', '.join(sorted(hardware))}",
-            hint="use a machine with the provider's hardware and its driver, or another provider",
+            hint="use a machine with the provider's hardware and its driver; if that is here, the "
+            f"provider may be made for another ONNX Runtime than {onnxruntime.__version__}: "
+            f"pip install {repr(wanted) if wanted else '-U onnxruntime'}",
         )
     return offered
 
