@@ -65,3 +65,11 @@ def test_missing_and_wrong_sizes_are_refused_before_the_build(load, given, probl
         load(ADD, sizes=given)
     assert str(raised.value) == problem
     assert raised.value.hint == f"--sizes {problem.split(chr(39))[-2]}=1,4"
+
+
+def test_sizes_of_a_dimension_that_the_model_lacks_are_refused(load):
+    with pytest.raises(ParamsError) as raised:
+        load("(float[batch, 2] x) => (float[batch, 2] y) { y = Relu(x) }", sizes={"bach": "1,4"})
+    text = "sizes has numbers for 'bach', which is no open dimension of the model; it has batch"
+    assert str(raised.value) == text
+    assert raised.value.hint == "did you mean 'batch'?"

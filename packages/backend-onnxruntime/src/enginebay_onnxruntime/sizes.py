@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from enginebay.authors.isolation import call
-from enginebay.errors import ConversionError, InputError, ParamsError
+from enginebay.errors import ConversionError, InputError, ParamsError, did_you_mean
 from enginebay_onnxruntime.provider_packages import plug_in
 from enginebay_onnxruntime.providers import is_packaged
 from enginebay_onnxruntime.session import import_onnxruntime, load_session, make_session_options
@@ -93,8 +93,15 @@ def list_sizes(params: OnnxruntimeParams, names: Sequence[str]) -> Iterator[Size
     """Yield all combinations of the sizes that the parameter ``sizes`` gives for dimensions.
 
     Raises:
-        ParamsError: A dimension has no sizes, or a size is not a positive number.
+        ParamsError: A dimension has no sizes, a size is not a positive number, or sizes are for
+            a dimension that a model with open dimensions does not have.
     """
+    if names and (unknown := params.sizes.keys() - {*names, ANY}):
+        raise ParamsError(
+            f"sizes has numbers for '{min(unknown)}', which is no open dimension of the model; "
+            f"it has {', '.join(names)}",
+            hint=did_you_mean(min(unknown), names),
+        )
     texts = [params.sizes.get(name, params.sizes.get(ANY, "")) for name in names]
     for name, text in zip(names, texts, strict=True):
         if not all(part.strip().isdecimal() and int(part) for part in text.split(",")):
