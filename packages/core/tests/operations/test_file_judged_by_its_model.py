@@ -90,6 +90,16 @@ def test_a_right_file_is_verified_on_the_domain_of_its_model(tmp_path: Path) -> 
     assert "tokens 1..24" in text
 
 
+@pytest.mark.parametrize("row", [2, 12, 23, 49])
+def test_a_wrong_row_of_a_table_is_found_wherever_it_is(tmp_path: Path, row: int) -> None:
+    model, ids = Encoder().eval(), torch.randint(4, 10, (2, 6))
+    file = write_encoder(model, tmp_path, ("logits", "steps.0", "steps.1"))
+    with torch.no_grad():
+        model.table.weight[row] += 1
+    with pytest.raises(NotVerifiedError, match="mismatched"):
+        deploy(file, (model, (ids, MASK)))
+
+
 def test_a_file_with_a_frozen_number_is_refused_at_the_size_where_it_differs(
     tmp_path: Path,
 ) -> None:

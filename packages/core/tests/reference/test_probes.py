@@ -146,7 +146,7 @@ def test_examples_from_0_to_1_are_probed_with_pixels():
 
 def test_indices_are_probed_at_the_ends_of_their_table():
     ids = np.array([[3, 9, 5, 7]])
-    drawn = draw_by_label({"ids": ids}, below={"ids": 30})["ids: the last rows of its table"]
+    drawn = draw_by_label({"ids": ids}, below={"ids": 30})["ids: other rows of its table"]
     assert drawn.inputs["ids"].min() == 0
     assert drawn.inputs["ids"].max() == 29
 

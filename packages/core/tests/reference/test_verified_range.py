@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("loopback")
         ([np.float32([-9.21, 0]), np.float32([8.1])], None, "x in -9.21..8.1"),
         ([np.float32([1, np.inf]), np.float32([np.nan, 3])], None, "x in 1..3"),
         ([np.float32([np.nan])], None, "x only NaN and infinity"),
-        ([np.array([2, 19_995])], 50_257, "x below 19,996 of 50,257"),
+        ([np.array([2, 19_995])], 50_257, "x below 19,996 of 50,257, 2 tried"),
         ([np.array([-1, 7])], 9, "x in -1..7"),
         ([np.array([7, 7])], None, "x only 7"),
         ([np.array([[1, 1, 0, 0]]), np.array([[1, 0, 0, 0]])], None, "x 25%..50% ones"),
@@ -68,10 +68,13 @@ KNOWN = VerifiedRange(
             {"x": np.float32([[np.nan, 8]])},
             ("'x' has NaN or infinity, verified: x in -9..8",),
         ),
-        ({"ids": np.array([[20, 20]])}, ("'ids' has the value 20, verified: ids below 20 of 50",)),
+        (
+            {"ids": np.array([[20, 20]])},
+            ("'ids' has the value 20, verified: ids below 20 of 50, 2 tried",),
+        ),
         (
             {"ids": np.array([[-1, 3]])},
-            ("'ids' has values in -1..3, verified: ids below 20 of 50",),
+            ("'ids' has values in -1..3, verified: ids below 20 of 50, 2 tried",),
         ),
         (
             {"mask": np.array([[1, 1, 1, 0], [0, 0, 0, 0]])},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,8 @@ class ValueGenerator:
         floats = [array for array in example.values() if is_float(array)]
         self.wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         self.random = np.random.default_rng(seed)
+        #: The number of rows of an input's table that were drawn.
+        self._drawn_rows: dict[str, int] = {}
 
     def redraw(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
         """Return random values that resemble the input's example.
@@ -161,7 +164,7 @@ class ValueGenerator:
         if is_constant(array):
             levels[OTHER_VALUES] = partial(self._draw_other_integers, name)
         if name in self._below:
-            levels["the last rows of its table"] = partial(self._draw_last_rows, name)
+            levels["other rows of its table"] = partial(self._draw_rows, name)
         if special := self._find_special(name):
             levels[SPECIAL] = partial(self._draw_special, name, special)
         return levels
@@ -225,13 +228,18 @@ class ValueGenerator:
         drawn.flat[:1] = low
         return drawn
 
-    def _draw_last_rows(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
-        """Return indices at the end of a table, with its last and its first row among them."""
-        array, limit = self._example[name], self._below[name]
-        drawn = self.random.integers(limit // 2, limit, shape, array.dtype)
-        drawn.flat[-1:] = 0
-        drawn.flat[:1] = limit - 1
-        return np.asarray(drawn)
+    def _draw_rows(self, name: str, shape: tuple[int, ...]) -> NumpyArray:
+        """Return rows of a table that were not drawn yet, from its end on, until all were.
+
+        The last and the first row are always among them: a single wrong row shows nowhere else.
+        """
+        limit, start, count = self._below[name], self._drawn_rows.get(name, 0), math.prod(shape)
+        ends = (limit - 1, 0) if count > 2 else ()
+        inner = count - len(ends)
+        self._drawn_rows[name] = start + inner
+        rows = self.random.permutation((limit - 1 - start - np.arange(inner)) % limit)
+        drawn = np.array([*ends[:1], *rows, *ends[1:]], self._example[name].dtype)
+        return drawn.reshape(shape)
 
     def _find_special(self, name: str) -> list[float]:
         """Return the special values of an input that its table and its dtype have."""

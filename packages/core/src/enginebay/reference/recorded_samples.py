@@ -180,7 +180,12 @@ def measure_values(arrays: Sequence[NumpyArray], rows: int | None = None) -> Inp
     if is_binary and all(((array == 0) | (array == 1)).all() for array in arrays):
         shares = [measure_shares(array) for array in arrays]
         filled = min(low for low, _ in shares), max(high for _, high in shares)
-    return InputRange(low=low, high=high, finite=finite, rows=rows, filled=filled)
+    tried = None
+    if rows and arrays:
+        import numpy as np
+
+        tried = len(np.unique(np.concatenate([array.reshape(-1) for array in arrays])))
+    return InputRange(low=low, high=high, finite=finite, rows=rows, tried_rows=tried, filled=filled)
 
 
 def _collect_sizes(

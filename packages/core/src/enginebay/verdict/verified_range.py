@@ -33,6 +33,7 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
         high: The largest finite value; None if there is none.
         finite: False if there were NaN or infinity among the values.
         rows: The number of rows of the table that the input is an index of; None if unknown.
+        tried_rows: The number of these rows that were among the values; None if unknown.
         filled: For a mask (all values are 0 or 1), the smallest and the largest share of ones in a
             row along the last axis; None for any other input.
     """
@@ -41,6 +42,7 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
     high: Number | None
     finite: bool
     rows: Annotated[int, msgspec.Meta(ge=1)] | None
+    tried_rows: int | None = None
     filled: tuple[_Share, _Share] | None
 
     def __post_init__(self) -> None:
@@ -58,7 +60,9 @@ class InputRange(msgspec.Struct, frozen=True, kw_only=True):
             low, high = self.filled
             return f"{name} {low:.0%}..{high:.0%} ones" if low != high else f"{name} {low:.0%} ones"
         if self.rows is not None and self.low >= 0:
-            return f"{name} below {_text(self.high + 1)} of {_text(self.rows)}"
+            text = f"{name} below {_text(self.high + 1)} of {_text(self.rows)}"
+            some = self.tried_rows is not None and self.tried_rows <= self.high
+            return f"{text}, {_text(self.tried_rows)} tried" if some and self.tried_rows else text
         if self.low == self.high:
             return f"{name} only {_text(self.low)}"
         return f"{name} in {_text(self.low)}..{_text(self.high)}"
