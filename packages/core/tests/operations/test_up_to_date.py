@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +182,78 @@ def test_module_counts_by_its_weights_and_structure(net: Path) -> None:
         deploy(module, x)
 
 
+HIDDEN = """
+import sqlite3
+from pathlib import Path
+import torch
+HERE = Path(__file__).parent
+
+def build():
+    (seed,) = sqlite3.connect(HERE / "seed.db").execute("SELECT seed FROM seeds").fetchone()
+    torch.manual_seed(seed)
+    bias = not (HERE / "no_bias").exists()
+    try:
+        import optional_part
+    except ImportError:
+        pass
+    return torch.nn.Linear(4, 3, bias=bias), torch.ones(1, 4)
+"""
+
+
+@pytest.fixture
+def hidden(net: Path) -> Path:
+    """The folder of a model that reads a file in C, and looks for what is not there."""
+    (net / "net.py").write_text(HIDDEN)
+    with sqlite3.connect(net / "seed.db") as base:
+        base.execute("CREATE TABLE seeds (seed)")
+        base.execute("INSERT INTO seeds VALUES (0)")
+    base.close()
+    yield net
+    sys.modules.pop("optional_part", None)
+
+
+def test_weights_that_nobody_hears_reading_are_compared(hidden: Path) -> None:
+    deploy()
+    assert not deploy().steps
+    with sqlite3.connect(hidden / "seed.db") as base:
+        base.execute("UPDATE seeds SET seed = 1")
+    base.close()
+    assert built_again(deploy()) == "built again: the model has other weights"
+
+
+def test_file_that_was_looked_for_counts_when_it_is_there(hidden: Path) -> None:
+    deploy()
+    (hidden / "no_bias").touch()
+    layers, weights = "other layers, or other settings of them", "the model has other weights"
+    assert built_again(deploy()) == f"built again: the model has {layers}, {weights}"
+
+
+def test_module_that_was_looked_for_counts_when_it_is_there(hidden: Path) -> None:
+    deploy()
+    (hidden / "optional_part.py").write_text("")
+    importlib.invalidate_caches()
+    assert built_again(deploy()) == f"built again: {hidden / 'optional_part.py'} is new"
+
+
+def test_names_are_of_files_and_not_of_texts(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = deploy().artifact.path
+    other = net / "other"
+    other.mkdir()
+    for name in ("net.py", "eps.txt"):
+        (other / name).write_text((net / name).read_text())
+    monkeypatch.chdir(other)
+    with pytest.raises(ArtifactExistsError, match="contains an artifact"):
+        eb.deploy("net.py:build", backend="loopback", work_dir=first, reuse=True)
+    again = eb.deploy("../net.py:build", backend="loopback", work_dir=first, reuse=True)
+    assert not again.steps
+
+
+def test_mismatch_in_the_manifest_is_not_up_to_date(net: Path) -> None:
+    path = deploy().artifact.path / "manifest.json"
+    path.write_text(path.read_text().replace('"verdict": "verified"', '"verdict": "mismatched"'))
+    assert built_again(deploy()) == "built again: its verdict is mismatched"
+
+
 def test_another_model_is_not_replaced(net: Path) -> None:
     deploy()
     (net / "other.py").write_text(NET)
@@ -228,7 +302,10 @@ def test_version_of_a_library_is_a_change(net: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.process
 def test_second_command_does_not_import_torch(net: Path) -> None:
-    words = ("deploy", "net.py:build", "--backend", "loopback", "--work-dir", "out")
+    weights = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3)).state_dict()
+    torch.save(weights, net / "best.pt")
+    words = ("deploy", "net.py:build", "--weights", "best.pt", "--backend", "loopback")
+    words = (*words, "--work-dir", "out")
     assert run_command(*words).code == 0
     (net / "torch.py").write_text("raise SystemExit('torch was imported')")
     again = run_command(*words)  # the folder is the first that Python looks in

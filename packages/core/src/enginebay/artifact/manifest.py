@@ -98,11 +98,13 @@ class Recipe(msgspec.Struct, frozen=True):
         options: Option → its value, if it is not the default; arrays and modules by digests.
         versions: Distribution → version of the plugins and of the libraries that export.
         files: Path → SHA-256 of the local files that were read: code, weights, data, configs.
+        structure: SHA-256 of the module as text; empty for a file that is no module.
     """
 
     options: dict[str, Any]
     versions: dict[str, str]
     files: dict[str, str]
+    structure: str = ""
 
 
 class ComparatorRecord(msgspec.Struct, frozen=True):

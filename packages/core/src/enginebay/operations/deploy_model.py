@@ -97,9 +97,9 @@ def deploy(
             config, and rewriters can read the config as ``ctx.config``.
         overwrite: Replace an existing artifact, once the new artifact is complete.
         reuse: Return the existing artifact of the same model and backend if nothing that it was
-            built from has changed: options, local files, versions of the engine, torch and plugins.
-            Otherwise replace it; the notes say what has changed. What a model's code reads from
-            elsewhere, such as the network, is not seen. With ``overwrite`` it is always replaced.
+            built from has changed: options, local files, weights and layers, versions of the
+            engine, torch and plugins. Otherwise replace it; the notes say what has changed. With
+            ``overwrite`` it is always replaced.
         watch: A function that is called with each step when it starts, when its detail changes and
             when it ends. True shows the steps in a notebook, on a terminal or as lines on stderr.
 
@@ -143,7 +143,7 @@ def deploy(
             hint="pass names, such as 'file.py:attr', or overwrite=True instead of reuse",
         )
     if reuse and not overwrite and (artifact := find_previous(target, recipe_options)):
-        differences = find_differences(artifact, settings, recipe_options)
+        differences = find_differences(artifact, settings, recipe_options, model)
         if not differences:
             return Deployment.of(artifact)
         overwrite, notes = True, (*notes, f"built again: {join_names(differences)}")
@@ -154,7 +154,8 @@ def deploy(
             was_imported = "torch" in sys.modules
             with watch_files() as opened_by_model:
                 prepared = prepare_model(settings, model, args, model_use)
-            recipe = record_recipe(recipe_options, opened | opened_by_model, stage.target)
+            source, read = prepared.model.source, opened | opened_by_model
+            recipe = record_recipe(recipe_options, read, source, stage.target)
             # The import of torch takes seconds, often most of this step.
             imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description

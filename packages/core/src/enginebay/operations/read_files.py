@@ -63,7 +63,7 @@ def digest_files(paths: Iterable[str], *, apart_from: Path) -> dict[str, str]:
         apart_from: A folder whose files are left out.
     """
     found: set[Path] = set()
-    for path in map(Path, paths):
+    for path in map(Path, map(os.path.normpath, paths)):
         found |= {*path.rglob("*")} if path.is_dir() else {path}
     return {
         str(path): digest

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from os import PathLike, fspath
+from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,17 +22,19 @@ from enginebay.artifact import Recipe, open_artifact
 from enginebay.data import DataSet
 from enginebay.environment import installed_version
 from enginebay.errors import EnginebayError
-from enginebay.operations.read_files import digest_files, module_files
+from enginebay.ir import is_ir_file
+from enginebay.operations.read_files import digest_files, module_files, watch_files
 from enginebay.params import Declared
-from enginebay.plugins import list_plugins
+from enginebay.plugins import contributed, list_plugins
 from enginebay.rewriting import RewriterSet
-from enginebay.sources import digest_weights
+from enginebay.sources import digest_weights, find_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from enginebay.artifact import Artifact
     from enginebay.operations.settings import Settings
+    from enginebay.sources import ModelSource
 
 _T = TypeVar("_T")
 
@@ -47,7 +51,7 @@ def describe_options(settings: Settings, model: object, args: object) -> dict[st
     Empty if an option is a Python object that no text describes, such as a function.
     """
     options = {
-        "model": model,
+        "model": _absolute(model) if isinstance(model, str | PathLike) else model,
         "args": args,
         "backend": settings.backend.name,
         "params": settings.params,
@@ -70,12 +74,38 @@ def describe_options(settings: Settings, model: object, args: object) -> dict[st
     return described
 
 
+def _absolute(model: str | PathLike[str]) -> str:
+    """Return a model's name with absolute paths, which are the same in every folder."""
+    name, mark, weights = fspath(model).partition("?weights=")
+    left, _, attribute = name.rpartition(":")
+    module = Path(left if left.endswith(".py") else f"{left.replace('.', '/')}.py")
+    if _exists(Path(name)):
+        name = _full(name)
+    elif left and _exists(module):
+        name = f"{_full(module)}:{attribute}"
+    elif left and _exists(Path(attribute)):  # a folder of a model source
+        name = f"{left}:{_full(attribute)}"
+    return f"{name}{mark}{_full(weights) if mark else ''}"
+
+
+def _full(path: str | Path) -> str:
+    return normpath(Path(path).absolute())  # links are left, since they may be changed
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long for a path, or with a zero byte
+        return False
+
+
 def _chosen(options: Declared) -> Iterator[tuple[str, object]]:
     """Yield the fields that do not have their defaults."""
     for field in msgspec.structs.fields(options):
         made = field.default_factory
         default = field.default if made is msgspec.NODEFAULT else made()
-        if (value := getattr(options, field.name)) != default:
+        # The folder is not what an artifact is built from.
+        if field.name != "work_dir" and (value := getattr(options, field.name)) != default:
             yield field.name, value
 
 
@@ -98,7 +128,7 @@ def _plain(value: object) -> Any:
         return [str(array.dtype), [*array.shape], hashlib.sha256(array.tobytes()).hexdigest()]
     if callable(getattr(value, "state_dict", None)):
         digest = digest_weights(value)  # type: ignore[arg-type]  # a module of torch
-        return [type(value).__qualname__, hashlib.sha256(repr(value).encode()).hexdigest(), digest]
+        return [type(value).__qualname__, digest_structure(value), digest]
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -112,18 +142,28 @@ def _plain(value: object) -> Any:
     raise TypeError
 
 
-def record_recipe(options: dict[str, Any], opened: Iterable[str], target: Path) -> Recipe | None:
+def digest_structure(module: object) -> str:
+    """Return the SHA-256 of a module's text, which has its layers and their settings."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(module))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def record_recipe(
+    options: dict[str, Any], opened: Iterable[str], source: ModelSource, target: Path
+) -> Recipe | None:
     """Return the recipe of an artifact that was just built; None if no text describes an option.
 
     Args:
         options: The result of :func:`describe_options`.
         opened: Files that the deployment read.
+        source: The model.
         target: The artifact's folder, whose files are its own.
     """
     if not options:
         return None
     files = digest_files([*opened, *module_files(), *_named_files(options)], apart_from=target)
-    return Recipe(options, _versions(options), files)
+    structure = "" if source.model is None else digest_structure(source.module)
+    return Recipe(options, _versions(options), files, structure)
 
 
 def find_previous(work_dir: str | Path, options: Mapping[str, Any]) -> Artifact | None:
@@ -141,9 +181,45 @@ def find_previous(work_dir: str | Path, options: Mapping[str, Any]) -> Artifact 
 
 
 def find_differences(
+    artifact: Artifact, settings: Settings, options: Mapping[str, Any], model: object
+) -> list[str]:
+    """Return what differs between an artifact's recipe and a deployment; empty if nothing does.
+
+    A model that is code is loaded if nothing else differs: it may read what nobody hears, or look
+    for what was not there.
+    """
+    found = _compare_recipes(artifact, settings, options)
+    verify = settings.verify
+    if artifact.verdict in ("mismatched", "crashed") and not verify.allow_mismatch:
+        found.append(f"its verdict is {artifact.verdict}")
+    return found or (_find_hidden(artifact, settings, model) if _is_code(model) else [])
+
+
+def _is_code(model: object) -> bool:
+    """Return True for a name of a function whose weights no file has."""
+    if not isinstance(model, str) or is_ir_file(model) or "?weights=" in model:
+        return False
+    return model.partition(":")[0] not in contributed("model_sources")
+
+
+def _find_hidden(artifact: Artifact, settings: Settings, model: object) -> list[str]:
+    recipe = artifact.manifest.recipe
+    assert recipe, "of find_previous"
+    with watch_files() as opened:
+        source = find_model(model, settings.codebase_config, settings.params.input_shapes)
+    files = digest_files([*opened, *module_files()], apart_from=artifact.path)
+    found = [f"{path} is new" for path in sorted({*files} - {*recipe.files})]
+    if source.model is not None:
+        if digest_structure(source.module) != recipe.structure:
+            found.append("the model has other layers, or other settings of them")
+        if digest_weights(source.module) != artifact.manifest.reference_sha256:
+            found.append("the model has other weights")
+    return found
+
+
+def _compare_recipes(
     artifact: Artifact, settings: Settings, options: Mapping[str, Any]
 ) -> list[str]:
-    """Return what differs between an artifact's recipe and a deployment; empty if nothing does."""
     manifest, backend = artifact.manifest, settings.backend
     recipe = manifest.recipe
     assert recipe, "of find_previous"
