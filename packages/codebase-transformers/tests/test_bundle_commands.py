@@ -64,7 +64,7 @@ def test_generate_prints_the_new_tokens_of_each_prompt(
             "row 0: the mask is [1 0], expected 0 at padding on the left, then 1",
         ),
         (("--ids", "1", "--tokens", "99"), "require 99 positions, and the bundle has 64"),
-        (("--ids", "1", "--tokens", "0"), "max_new_tokens is 0, expected 1 or more"),
+        (("--ids", "1", "--tokens", "0"), "max_new_tokens is 0, expected an integer of 1 or more"),
     ],
 )
 def test_wrong_prompt_is_one_line_and_exit_code_2(

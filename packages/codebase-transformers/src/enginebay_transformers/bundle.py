@@ -150,8 +150,8 @@ class Bundle(AbstractContextManager["Bundle"]):
         known, limit = self.generation.vocabulary, self.generation.limit
         rows = _read_integers("ids", ids)
         ones = np.ones_like(rows) if mask is None else _read_integers("mask", mask)
-        if new < 1:
-            raise UsageError(f"max_new_tokens is {new}, expected 1 or more")
+        if not isinstance(new, int) or new < 1:
+            raise UsageError(f"max_new_tokens is {new!r}, expected an integer of 1 or more")
         if ones.shape != rows.shape:
             raise InputError(f"the mask has shape {ones.shape}, and the ids have {rows.shape}")
         for row, column in np.argwhere((rows < 0) | (rows >= known)):

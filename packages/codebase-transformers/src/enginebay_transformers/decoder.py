@@ -84,7 +84,7 @@ def deploy_decoder(
     params: eb.BackendParams | Mapping[str, object] | None = None,
     verify: eb.VerifyOptions | Mapping[str, object] | None = None,
     prompts: int = 8,
-    tokens: int = 16,
+    tokens: int | None = None,
     positions: int | None = None,
     greedy: bool = False,
     watch: Callable[[Step], None] | bool | None = None,
@@ -102,7 +102,8 @@ def deploy_decoder(
         params: The backend's parameters.
         verify: How to compare: :class:`enginebay.VerifyOptions`, or a mapping of its fields.
         prompts: The number of random prompts, each of which is tried alone and in a batch.
-        tokens: The number of tokens to compare after each prompt.
+        tokens: The number of tokens to compare after each prompt; by default 16, or fewer if there
+            are few positions.
         positions: The largest number of tokens of a prompt and its continuation; by default the
             model's, at most 512.
         greedy: Accept a generation config that asks for sampling; the bundle does not sample.
@@ -120,12 +121,20 @@ def deploy_decoder(
     decoder = source.module
     argument = check_decoder(decoder, source.description)
     notes = check_generation(decoder, greedy)
-    available = getattr(decoder.config.get_text_config(), "max_position_embeddings", _LIMIT)
+    config = decoder.config.get_text_config()
+    counts = (getattr(config, name, None) for name in ("max_position_embeddings", "max_seq_len"))
+    available = next(filter(None, counts), _LIMIT)
     limit = min(positions or _LIMIT, available)
+    tokens = max(min(16, limit - _PAST - _NEW), 1) if tokens is None else tokens
     if min(prompts, tokens) < 1:
         raise errors.UsageError(f"expected 1 prompt and 1 token, found {prompts} and {tokens}")
     if limit < tokens + _PAST + _NEW:
-        raise errors.UsageError(f"{tokens} new tokens require more than {limit} positions")
+        needed = tokens + _PAST + _NEW
+        raise errors.UsageError(
+            f"a prompt and its {tokens} new tokens require {needed} positions, "
+            f"and there are {limit}",
+            hint=f"--positions {needed} or more, up to the model's {available}",
+        )
     if limit < available:
         notes += (f"the bundle has {limit} of {available} positions: --positions",)
     with _new_folder(Path(work_dir)) as folder, evaluation(decoder):
