@@ -15,6 +15,7 @@ import torch
 
 import enginebay as eb
 from enginebay.errors import ArtifactExistsError, UsageError
+from enginebay.operations.read_files import watch_files
 from enginebay_testing.command_runs import run_command
 
 if TYPE_CHECKING:
@@ -100,6 +101,23 @@ def test_parameter_of_a_class_of_its_own_is_text(net: Path) -> None:
     assert not deploy(params=params).steps
     again = built_again(deploy())
     assert again == "built again: params.file_name: net.onnx → default"
+
+
+def test_deployments_at_once_hear_each_file(tmp_path: Path) -> None:
+    first, second = watch_files(), watch_files()
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    for file in files:
+        file.touch()
+    opened = first.__enter__()
+    files[0].read_text()
+    also = second.__enter__()
+    files[1].read_text()
+    first.__exit__(None, None, None)  # the threads end in any order
+    files[2].read_text()
+    second.__exit__(None, None, None)
+    a, b, c = map(str, files)
+    assert ({a, b} <= opened, c in opened) == (True, False)
+    assert ({b, c} <= also, a in also) == (True, False)
 
 
 def test_touched_file_is_no_change(net: Path) -> None:

@@ -20,8 +20,8 @@ from enginebay.plugins import cache_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: The paths that the current block has opened; None outside of a block.
-_opened: set[str] | None = None
+#: The paths that the current blocks have opened; several threads may deploy at once.
+_blocks: list[set[str]] = []
 
 
 @contextmanager
@@ -30,13 +30,13 @@ def watch_files() -> Iterator[set[str]]:
 
     What a library opens in C++ or Rust is missing, as are the imported modules.
     """
-    global _opened  # an audit hook has no other way to its state
     _add_hook()
-    before, _opened = _opened, set()
+    opened: set[str] = set()
+    _blocks.append(opened)
     try:
-        yield _opened
+        yield opened
     finally:
-        _opened = before
+        _blocks[:] = [block for block in _blocks if block is not opened]
 
 
 @cache
@@ -45,14 +45,15 @@ def _add_hook() -> None:
 
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if _opened is None or event != "open":
+    if event != "open" or not _blocks:
         return
     path, _, flags = arguments
     if isinstance(path, str | bytes | os.PathLike) and isinstance(flags, int):
         writes = flags & (os.O_WRONLY | os.O_RDWR)
         if not writes:
             with suppress(OSError):  # the current folder is gone
-                _opened.add(str(Path(os.fsdecode(path)).absolute()))
+                for block in [*_blocks]:
+                    block.add(str(Path(os.fsdecode(path)).absolute()))
 
 
 def digest_files(paths: Iterable[str], *, apart_from: Path) -> dict[str, str]:

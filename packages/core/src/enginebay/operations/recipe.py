@@ -1,7 +1,7 @@
 """What an artifact was built from, to find that a deployment has nothing to do.
 
 A recipe has the options as text, the versions, and a digest of each local file that was read. It
-is compared without loading the model, and without torch.
+is compared without torch; only a model that is code is then loaded, to compare what no file shows.
 """
 
 from __future__ import annotations
