@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from enginebay.authors.isolation import call
 from enginebay.errors import ConversionError, InputError, ParamsError, did_you_mean
 from enginebay_onnxruntime.provider_packages import plug_in
-from enginebay_onnxruntime.providers import is_packaged
+from enginebay_onnxruntime.providers import is_packaged, resolve_providers
 from enginebay_onnxruntime.session import import_onnxruntime, load_session, make_session_options
 from enginebay_onnxruntime.wrapper import OnnxruntimeWrapper, wrap_session
 
@@ -40,7 +40,7 @@ def check_open_dimensions(request: ConvertRequest[OnnxruntimeParams]) -> None:
     Raises:
         ConversionError: The provider of a package takes no open dimension, and the parameter
             ``sizes`` is empty.
-        ParamsError: A dimension has no sizes in ``sizes``.
+        ParamsError: A dimension has no sizes in ``sizes``, or a provider is unknown.
     """
     names = list_open_dimensions(request.ir.inputs)
     if not names:
@@ -48,8 +48,8 @@ def check_open_dimensions(request: ConvertRequest[OnnxruntimeParams]) -> None:
     if request.params.sizes:
         next(list_sizes(request.params, names))
         return
-    given, device = request.params.providers, request.params.device
-    for name in filter(is_packaged, given[:1]):
+    device = request.params.device
+    for name in filter(is_packaged, resolve_providers(request.params)[:1]):
         function = f"{__name__}:takes_open_dimensions"
         if not call(function, name, device, timeout=_TRIAL_SECONDS, result_type=bool):
             examples = ",".join(spec.describe() for spec in request.ir.inputs if not spec.is_static)
