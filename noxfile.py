@@ -145,7 +145,9 @@ def engines(session: nox.Session) -> None:
         *EVERY_ENGINE,
     )
     others = ("lxml", "scikit-learn", "playwright", ZOO)
-    install(session, *ours, *others, *TESTS, alone=("torchmetrics", "lightning-utilities"))
+    # Its requirements hold transformers at a newer release than the zoo's.
+    alone = ("torchmetrics", "lightning-utilities", "enginebay-transformers")
+    install(session, *ours, *others, *TESTS, alone=alone)
 
 
 # -- what every change must pass ------------------------------------------------------------------
