@@ -209,9 +209,10 @@ def docs(session: nox.Session) -> None:
     recorder = "pyte"  # of docs/build/record_terminal.py, for its types
     ours = ("-e", "packages/core", "-e", "packages/lab[report]", "-e", "packages/vision")
     session.install("-c", "constraints.txt", *ours, *tools, recorder)
-    # The pages about backends need their parameters, and no engine.
-    backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]
-    session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
+    # The pages about backends need their parameters, and no engine; the reference names a codebase.
+    named = ("packages/backend-", "packages/codebase-transformers")
+    plugins = [path for path in PACKAGES.values() if path.startswith(named)]
+    session.install("--no-deps", *(word for path in plugins for word in ("-e", path)))
     session.run("mypy", "docs")
     session.run("python", "docs/build/build_site.py")
 
