@@ -15,14 +15,17 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 PAGE = HERE.parents[1] / "docs" / "evidence" / "transformers-exports.md"
 
+README = "../../packages/codebase-transformers/README.md"
 TEXT = """\
 # What transformers exports
 
 transformers exports models by itself and compares nothing afterwards. {count} small models with
 random weights are exported by its `OnnxExporter` with `dynamic=True`, and each folder is judged
-with [`enginebay exported`][judge]: each file by its module in PyTorch at the sizes that are open in
-it, and the three laws for all files together. Models that generate are exported in parts, from
-prompts of which one is padded on the left; *unpadded* is a Llama from prompts without padding.
+with
+[`enginebay exported`]({readme}#judge-what-transformers-exported):
+each file by its module in PyTorch at the sizes that are open in it, and the three laws for all
+files together. Models that generate are exported in parts, from prompts of which one is padded on
+the left; *unpadded* is a Llama from prompts without padding.
 
 `nox -s transformers-exports` tries all again, and fails if a verdict differs from this page;
 `nox -s transformers-exports -- swin` tries one, `--record` writes this page.
@@ -49,8 +52,6 @@ values.
 at whose first differing token the gap of the two logits is below the tolerance.
 
 {tokens}
-
-[judge]: ../../packages/codebase-transformers/README.md#judge-what-transformers-exported
 """
 
 
@@ -105,6 +106,7 @@ def render(results: Results) -> str:
     missing += [f"tokens of {name}" for name in DECODERS if name not in results.tokens]
     waiting = f" Not tried yet: {', '.join(missing)}; `-- --missing --record`." if missing else ""
     return TEXT.format(
+        readme=README,
         waiting=waiting,
         count=len(results.rows),
         date=results.date,
