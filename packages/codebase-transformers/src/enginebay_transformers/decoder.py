@@ -291,13 +291,10 @@ def _check_backend(backend: str) -> None:
 
 def _check_laws(model: Any, example: Mapping[str, Any], deployment: eb.Deployment) -> None:
     """Raise ExportError if the artifact lacks what changes the tokens of ``generate``."""
-    artifact = deployment.artifact
-    known = artifact.verified_range
-    tried = {name: size.sizes for name, size in known.sizes.items()} if known else {}
-    sizes = {spec.name: spec.dims or () for spec in artifact.inputs}
     mask = example["attention_mask"]
     sample = {"input_ids": mask.cumsum(1), "attention_mask": mask}
-    if found := find_breaches(model, sample, [Part("decoder", model, example, sizes, tried)]):
+    part = Part.of(deployment.artifact, "decoder", model, example)
+    if found := find_breaches(model, sample, [part]):
         raise errors.ExportError("\n".join(found))
 
 

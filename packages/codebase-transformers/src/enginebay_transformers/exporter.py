@@ -209,7 +209,7 @@ class EnginebayExporter(upstream.HfExporter):  # type: ignore[misc]
             err.__cause__.add_note(str(err))
             raise err.__cause__ from None
         found = [
-            _read_part(name, component.program, *parts[name])
+            Part.of(component.program, name, *parts[name])
             for name, component in exported.components.items()
         ]
         usual = model.generation_config
@@ -249,13 +249,6 @@ class EnginebayExporter(upstream.HfExporter):  # type: ignore[misc]
     def program_files(cls, filename: str) -> list[str]:  # noqa: ARG003
         """Return no file: those of an artifact depend on its engine."""
         return []
-
-
-def _read_part(name: str, artifact: eb.Artifact, module: Any, inputs: Mapping[str, Any]) -> Part:
-    known = artifact.verified_range
-    tried = {name: size.sizes for name, size in known.sizes.items()} if known else {}
-    sizes = {spec.name: spec.dims or () for spec in artifact.inputs}
-    return Part(name, module, inputs, sizes, tried)
 
 
 def _run(model: Any, inputs: Mapping[str, Any]) -> Any:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from enginebay import Artifact
+
     Sample = Mapping[str, Any]
     #: The inputs and the outputs of a call of the model, by path.
     Call = tuple[dict[str, Tensor], dict[str, Tensor]]
@@ -50,6 +52,14 @@ class Part:
     inputs: Sample
     sizes: Mapping[str, Sequence[int | str]]
     tried: Mapping[str, Collection[int]] | None
+
+    @classmethod
+    def of(cls, artifact: Artifact, name: str, module: nn.Module, inputs: Sample) -> Part:
+        """Return the part whose engine is an artifact, with the sizes of its verdict."""
+        known = artifact.verified_range
+        tried = {size: found.sizes for size, found in known.sizes.items()} if known else {}
+        sizes = {spec.name: spec.dims or () for spec in artifact.inputs}
+        return cls(name, module, inputs, sizes, tried)
 
 
 def find_breaches(
