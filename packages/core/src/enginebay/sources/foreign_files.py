@@ -2,36 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_TENSORFLOW = "python -m tf2onnx.convert {} --output model.onnx (pip install tf2onnx)"
-_OF_ONE_ENGINE = (
-    "a file of one engine, which leads back to no model",
-    "pass the model that it was built from: file.py:attr, or its .onnx file",
-)
-_PICKLED = (
-    "a pickled Python object, which is not loaded since unpickling runs code",
-    "in Python: load it, and pass the object; for scikit-learn: skl2onnx.to_onnx(model, inputs)",
-)
-
-#: Suffix → what the file is, and the way from it to a model; ``{}`` is the file.
-_KNOWN = {
-    ".tflite": ("a TensorFlow Lite model", _TENSORFLOW.format("--tflite {}")),
-    ".pb": ("a TensorFlow graph", _TENSORFLOW.format("--graphdef {}")),
-    ".keras": ("a Keras model", 'in Keras 3: model.export("model.onnx", format="onnx")'),
-    ".mlmodel": ("a Core ML model", "pass the model that it was made from: file.py:attr"),
-    ".mlpackage": ("a Core ML model", "pass the model that it was made from: file.py:attr"),
-    ".pdmodel": (
-        "a PaddlePaddle model",
-        "paddle2onnx --model_dir . --model_filename {} --save_file model.onnx",
-    ),
-    ".gguf": ("weights in GGUF, not a model", "pass the model of these weights: file.py:attr"),
-    **dict.fromkeys((".ort", ".xml", ".param", ".engine", ".plan", ".pte"), _OF_ONE_ENGINE),
-    **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLED),
-}
+from pathlib import Path
 
 
 def describe_foreign(path: Path) -> tuple[str, str] | None:
@@ -42,7 +13,12 @@ def describe_foreign(path: Path) -> tuple[str, str] | None:
         >>> describe_foreign(Path("net.tflite"))[0]
         'a TensorFlow Lite model'
     """
-    if (path / "saved_model.pb").is_file():
-        return "a TensorFlow model", _TENSORFLOW.format(f"--saved-model {path}")
-    known = _KNOWN.get(path.suffix.lower())
-    return known and (known[0], known[1].replace("{}", str(path)))
+    import tomllib
+
+    inner = "/saved_model.pb"
+    suffix = inner if Path(f"{path}{inner}").is_file() else path.suffix.lower()
+    table = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    for kind in tomllib.loads(table)["files"]:
+        if suffix in kind["suffixes"]:
+            return kind["what"], kind["next"].replace("{}", str(path))
+    return None
