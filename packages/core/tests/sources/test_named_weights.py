@@ -154,6 +154,23 @@ def test_prefixes_and_wrappers_of_checkpoints_are_removed(
     assert torch.equal(model.weight, trained.weight)
 
 
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize("model", ["net.py:Net", "zoo:linear"])
+def test_a_removed_prefix_is_told_with_its_file_alone(tmp_path: Path, model: str) -> None:
+    state = torch.load("best.pth")
+    torch.save({f"module.{name}": value for name, value in state.items()}, "parallel.pth")
+    with temporary_backend("zoo", ZOO, group="enginebay.plugins"):
+        found = [find_model(f"{model}?weights={file}.pth").weights for file in ("parallel", "best")]
+    digests = [
+        hashlib.sha256((tmp_path / f"{file}.pth").read_bytes()).hexdigest()
+        for file in ("parallel", "best")
+    ]
+    assert found == [
+        f"{tmp_path}/parallel.pth, sha256 {digests[0]}, without the prefix 'module.' of its names",
+        f"{tmp_path}/best.pth, sha256 {digests[1]}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("state", "why"),
     [

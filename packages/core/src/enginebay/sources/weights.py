@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,10 @@ RANDOM_WEIGHTS = "random (seed 0)"
 
 #: The keys under which training frameworks store the ``state_dict`` in a checkpoint.
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
+
+#: The latest file of weights whose names had a prefix that was removed, and the prefix. A plugin
+#: loads the file, and core describes it afterwards.
+_PREFIXED: ContextVar[tuple[str, str]] = ContextVar("prefixed", default=("", ""))
 
 
 def weights_text(weights: str) -> str:
@@ -109,9 +114,15 @@ def load_weights(model: nn.Module, path: str) -> None:
 
 
 def describe_weights(path: str) -> str:
-    """Return the path of a file of weights with its digest: ``/models/best.pt, sha256 9f86…``."""
+    """Return the path of a file of weights with its digest: ``/models/best.pt, sha256 9f86…``.
+
+    If :func:`take_weights` removed a prefix from the names in this file, the text ends with it.
+    """
+    origin, prefix = _PREFIXED.get()
+    removed = f", without the prefix '{prefix}' of its names" if prefix and origin == path else ""
     with Path(path).open("rb") as file:
-        return f"{Path(path).absolute()}, sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{Path(path).absolute()}, sha256 {digest}{removed}"
 
 
 def digest_weights(model: nn.Module) -> str:
@@ -147,8 +158,9 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     # The text before the model's first name, such as `module.` in a checkpoint of DataParallel.
     first = f".{own[0]}" if own else "."
     prefix = next((name[: 1 - len(first)] for name in state if str(name).endswith(first)), "")
-    if prefix and {f"{prefix}{name}" for name in own} == {*state}:
-        state = {name.removeprefix(prefix): value for name, value in state.items()}
+    shared = prefix if {f"{prefix}{name}" for name in own} == {*state} else ""
+    state = {name.removeprefix(shared): value for name, value in state.items()} if shared else state
+    _PREFIXED.set((origin, shared))
     try:
         model.load_state_dict(state)
     except (RuntimeError, TypeError) as err:
