@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 COLUMNS = (Column("onnxruntime", None), Column("openvino", None), Column("ncnn", None))
 #: Seconds that a cell may take.
 LIMIT = 300
+#: The packages that export, convert and run; the others have the models.
+TOOLS = {"torch", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx"}
 #: The first results of each model.
 FIRST = Path(__file__).parent / "first.json"
 
@@ -31,7 +33,14 @@ and the inputs are typical for the model. Each is deployed with `enginebay.deplo
 `tests/community_models/batches`. [The zoo](zoo.md) has architectures that are deployed with each
 exporter.
 
-Measured on {date} with {versions}.
+Measured on {date} with {engines}.
+
+<details>
+<summary>The versions of the {count} packages that have the models</summary>
+
+{packages}
+
+</details>
 
 ## Verified at the first try
 
@@ -67,11 +76,15 @@ two cores with other work running.
 def render(results: Results, first: Path = FIRST) -> str:
     """Return the page in Markdown."""
     cells = results.cells
-    versions = ", ".join(f"{name} {number}" for name, number in results.versions.items())
+    versions = [f"{name} {number}" for name, number in results.versions.items()]
+    engines = [text for text in versions if text.split()[0] in TOOLS]
+    packages = [text for text in versions if text not in engines]
     return TEXT.format(
         models=len({cell.model for cell in cells}),
         date=results.date,
-        versions=versions,
+        engines=", ".join(engines),
+        count=len(packages),
+        packages=", ".join(packages),
         waiting=len(MODELS.keys() - {cell.model for cell in cells}),
         first=_by_batch(load(first).cells),
         counts=counts(cells, COLUMNS),
