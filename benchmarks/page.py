@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.table import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarks.table import Budget
 
@@ -34,6 +34,8 @@ PLOTS = (
         },
     ),
 )
+#: The largest difference between two calls that are equally fast.
+EQUAL = 0.05
 #: Colours that are readable on light and dark pages.
 STYLE = {
     "background": "transparent",
@@ -86,6 +88,9 @@ def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
     yield "thread."
     yield ""
     yield f"This run: {_machine(load)}.\n"
+    peers = [row for row in rows if isinstance(row, Row) and row.group == "peers"]
+    yield from describe_peers((row.what, row.against, row.ratio) for row in peers)
+    yield ""
     for file, title, _ in PLOTS:
         yield f"![{title}]({file})\n"
     yield "| group | what | against | ours | other | ratio | 95 % | limit |"
@@ -94,6 +99,14 @@ def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
         cells = row.cells()
         limit = cells[-2] if row.holds else f"{cells[-2]}, missed"
         yield f"| {' | '.join((*cells[:-2], limit))} |"
+
+
+def describe_peers(rows: Iterable[tuple[str, str, float]]) -> Iterator[str]:
+    """Return a line for each model, other library and ratio: how many times as fast a call is."""
+    for what, against, ratio in rows:
+        times = 1 / ratio
+        speed = f"{times:.2g} times as fast as" if abs(times - 1) > EQUAL else "as fast as"
+        yield f"- {what}: a call is {speed} {against}."
 
 
 def _machine(load: float) -> str:

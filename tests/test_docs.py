@@ -116,7 +116,8 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 
 BLOCKS = {page: list(blocks_of(page)) for page in PAGES}
-NET = next(block.code for block in BLOCKS[ROOT / "README.md"] if block.file == "net.py")
+README = ROOT / "README.md"
+NET = next(block.code for block in BLOCKS[README] if block.file == "net.py")
 
 
 @pytest.mark.parametrize(
@@ -130,12 +131,16 @@ def test_code_blocks_run_and_print_what_the_page_shows(
     Path("net.py").write_text(NET, encoding="utf-8")
     module = types.ModuleType("page_" + page.stem.replace("-", "_"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = dict(vars(module))
     printed = None
     for block in BLOCKS[page]:
         if block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.code, encoding="utf-8")
         elif block.runs:
+            if page == README:  # whose blocks are copied one by one
+                vars(module).clear()
+                vars(module).update(names)
             printed = run_python(block, module) if block.language == "python" else run_shell(block)
         elif block.language == "text" and block.follows and printed is not None:
             assert_prints(block, printed)
@@ -234,10 +239,7 @@ def lines_of(code: str) -> list[str]:
 
 def test_first_command_of_the_readme_runs_the_example(tmp_path: Path) -> None:
     (command,) = [
-        line
-        for block in BLOCKS[ROOT / "README.md"]
-        for line in block.code.splitlines()
-        if "digits.py" in line
+        line for block in BLOCKS[README] for line in block.code.splitlines() if "digits.py" in line
     ]
     install, run = command.split(" && ")
     assert "packages/core[export]" in install
@@ -263,7 +265,7 @@ def test_first_command_of_the_readme_runs_the_example(tmp_path: Path) -> None:
 
 def test_figures_in_the_readme_are_on_the_linked_pages() -> None:
     """Each number of a reason is on the page that the reason links to."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     reasons = text.partition("## Why\n")[2].partition("\n## ")[0].split("\n- ")[1:]
     quoted = 0
     for reason in reasons:

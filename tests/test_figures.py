@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks.page import EVIDENCE, describe_peers
 
 from tests.figures import PAGE, table, write_figures
 
@@ -40,3 +42,12 @@ def test_docs_page_has_the_comments_of_each_session(session: str, tmp_path: Path
     copy.write_text(PAGE.read_text())
     write_figures(session, "| x |", copy)
     assert "| x |" in copy.read_text()
+
+
+def test_benchmarks_say_in_words_what_their_table_says() -> None:
+    text = (EVIDENCE / "benchmarks.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if "| peers |" in line]
+    lines = list(
+        describe_peers((what, against, float(ratio)) for _, what, against, *_, ratio, _, _ in rows)
+    )
+    assert lines == re.findall(r"^- .*", text, re.MULTILINE)
