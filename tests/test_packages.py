@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+import enginebay as eb
+
 ROOT = Path(__file__).parent.parent
 TEMPLATE = ROOT / "packages/core/src/enginebay/cli/template/pyproject.toml.in"
 PACKAGES = [
@@ -70,3 +72,21 @@ def test_constraints_pin_the_oldest_supported_torch() -> None:
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     (pin,) = re.findall(r"^torch==(\S+)", constraints, re.MULTILINE)
     assert floor.specifier == SpecifierSet(f">={pin}")
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_the_engines_versions_are_those_of_the_backends_information(backend: str) -> None:
+    """``BackendInfo`` is the one place: the package installs these, and its page names them."""
+    info = eb.get_backend(backend).info
+    stated = {Requirement(part) for text in info.runtime_distributions for part in text.split("|")}
+    folder = ROOT / f"packages/backend-{backend}"
+    table = project(folder / "pyproject.toml")
+    extras = table.get("optional-dependencies", {})
+    lines = [*table["dependencies"], *(line for extra in extras.values() for line in extra)]
+    engines = {requirement.name for requirement in stated}
+    assert {each for each in map(Requirement, lines) if each.name in engines} == stated
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    # A feature may need a newer version than the package: "Such providers require …".
+    named = re.findall(r"(?:installs|OpenVINO) .*?([\d.]+) or newer", page)
+    assert all(f">={version}" == str(each.specifier) for version in named for each in stated)
+    assert named or backend == "ncnn"
