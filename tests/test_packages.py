@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 import enginebay as eb
 
 ROOT = Path(__file__).parent.parent
-TEMPLATE = ROOT / "packages/core/src/enginebay/cli/template/pyproject.toml.in"
+TEMPLATE = ROOT / "packages/core/src/enginebay_testing/template/pyproject.toml.in"
 PACKAGES = [
     *sorted(ROOT.glob("packages/*/pyproject.toml")),
     *sorted(ROOT.glob("examples/*/pyproject.toml")),

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from enginebay.cli import main
-from enginebay.cli.new_backend import write_package
 from enginebay.environment import install_command
 from enginebay.errors import ArtifactExistsError, UsageError
+from enginebay.plugins import discovery
 from enginebay_testing import temporary_backend
+from enginebay_testing.new_backend import write_package
 
 
 def code_lines(text: str) -> int:
@@ -72,7 +73,7 @@ def test_a_name_that_is_taken(loopback: str, tmp_path: Path) -> None:
 def test_a_name_of_an_enginebay_backend_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.plugins.list_backends", list)  # whatever is installed here
+    monkeypatch.setattr(discovery, "entry_points", list)  # whatever is installed here
     with pytest.raises(UsageError) as caught:
         write_package("onnxruntime", tmp_path)
     assert str(caught.value) == (

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import print_json, print_message
-from enginebay.errors import ArtifactExistsError, UsageError
+import enginebay as eb
+from enginebay.commands import print_json, print_message
+from enginebay.environment import install_command
+from enginebay.errors import ArtifactExistsError, BackendNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -85,14 +87,14 @@ def _describe_conflict(name: str) -> str:
     """Return a message if a backend or distribution has the name already; otherwise ``""``."""
     from importlib_metadata import PackageNotFoundError, version
 
-    from enginebay.installation import install_command
-    from enginebay.plugins import known_packages, list_backends
-
-    for status in list_backends():
+    for status in eb.list_backends():
         if status.name == name:
             return f"backend '{name}' is installed already, from {status.provider}"
-    if package := known_packages("backends").get(name):
-        return f"'{name}' is a backend of Enginebay: {install_command(package)}"
+    try:
+        eb.get_backend(name)
+    except BackendNotFoundError as err:
+        if err.distribution:
+            return f"'{name}' is a backend of Enginebay: {install_command(err.distribution)}"
     distribution = f"enginebay-{name}"
     try:
         return f"distribution '{distribution}' is installed already: {version(distribution)}"
