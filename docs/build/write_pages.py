@@ -147,8 +147,8 @@ def command_line() -> Iterator[str]:
     add_common(common)
     everywhere = {action.dest for action in common._actions}
     yield "# Command line\n"
-    yield "Generated from the commands' parsers; `enginebay COMMAND -h` prints the same text. Data"
-    yield "goes to stdout, messages and errors to stderr. The exit codes are on the page"
+    yield "Generated from the commands' parsers, as `enginebay COMMAND --help-all` prints them."
+    yield "Data goes to stdout, messages and errors to stderr. The exit codes are on the page"
     yield "[Errors and fixes](../how-to/errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
     for name in all_commands():
@@ -156,9 +156,11 @@ def command_line() -> Iterator[str]:
         parser = command_parser(name, module, ["-h"])
         yield f"\n## enginebay {name}\n\n{_sentence(read_summary(module.__name__))}\n"
         yield f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
-        # After the first two groups come the parameters of one backend, which have a part below.
-        own = [action for group in parser._action_groups[:2] for action in group._group_actions]
-        yield from _table(action for action in own if action.dest not in everywhere)
+        # The parameters of one backend have a part below.
+        groups = [g for g in parser._action_groups if not (g.title or "").startswith("parameters")]
+        for group in groups:
+            yield f"\n{_cell(group.description)}\n" if group.description else ""
+            yield from _table(a for a in group._group_actions if a.dest not in everywhere)
         if parser.epilog:
             yield f"\n{parser.epilog}"
         examples = "\n".join(parser.examples)

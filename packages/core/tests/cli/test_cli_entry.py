@@ -64,13 +64,25 @@ def test_every_command_explains_itself_and_has_the_common_flags(cli: Run, name: 
 
 
 def test_a_backends_flags_have_a_separate_heading(cli: Run) -> None:
-    for words in (("deploy", "-h"), ("convert", "loopback", "-h")):
+    for words in (("deploy", "--help-all"), ("convert", "loopback", "-h")):
         _, _, own = cli(*words).out.partition("parameters of loopback:\n")
         own, _, _ = own.partition("\nexamples:\n")
         assert "  --gain GAIN" in own
         assert "Factor of every floating-point output" in own
         assert "--work-dir" not in own, "it is the command's"
     assert "--gain" not in cli("convert", "-h").out
+
+
+def test_a_short_help_fits_one_screen_and_names_real_flags(cli: Run) -> None:
+    for name in ("deploy", "export"):
+        shown, everything = cli(name, "-h").out, cli(name, "--help-all").out
+        assert shown == cli("help", name).out == cli(name, "--backend", "none", "--help").out
+        assert shown.count("\n") <= 40
+        assert max(map(len, shown.splitlines())) <= 100
+        assert everything.count("\n") > 1.5 * shown.count("\n")
+        flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", shown))
+        listed = {word.strip(",") for word in everything.split()}
+        assert flags - {"--precision", "--device"} <= listed, "loopback has none of the two"
 
 
 def test_every_command_has_examples_that_can_be_typed(loopback: str) -> None:
@@ -99,7 +111,7 @@ def test_the_short_flag_of_the_version(cli: Run) -> None:
 
 
 def test_help_works_without_the_backend(cli: Run) -> None:
-    ran = cli("deploy", "--backend", "lopback", "-h")
+    ran = cli("deploy", "--backend", "lopback", "--help-all")
     assert (ran.code, ran.err) == (0, "")
     text = " ".join(ran.out.split())
     assert "The parameters of 'lopback' are not shown: no backend 'lopback' is installed" in text
@@ -492,6 +504,7 @@ def test_listing_backends_imports_no_plugin_and_nothing_heavy(loopback: str) -> 
     assert not found & HEAVY
     assert not [name for name in found if name.startswith(("enginebay_", "temporary_"))]
     assert not imported_by("--help") & (HEAVY | {"importlib_metadata"})
+    assert not imported_by("deploy", "-h") & (HEAVY | {"importlib_metadata", "argparse", "json"})
 
 
 def test_inspecting_an_artifact_imports_no_engine_and_no_torch(cli: Run, here: Path) -> None:

@@ -35,7 +35,7 @@ RELU = "torch.Tensor.relu"
 
 
 def test_every_option_is_a_flag_of_deploy_under_its_heading(cli: Run) -> None:
-    shown = cli("deploy", "--help").out
+    shown = cli("deploy", "--help-all").out
     _, export, verify = shown.replace("verification options:", "export options:").split(
         "export options:"
     )
@@ -48,7 +48,7 @@ def test_every_option_is_a_flag_of_deploy_under_its_heading(cli: Run) -> None:
 @pytest.mark.parametrize("command", ["export", "verify"])
 def test_other_commands_lack_the_options_of_deploy_alone(cli: Run, command: str) -> None:
     options = {"export": eb.ExportOptions, "verify": eb.VerifyOptions}[command]
-    shown = cli(command, "--help").out
+    shown = cli(command, "--help-all").out
     for name in declared_fields(options):
         assert (f"\n  --{name.replace('_', '-')} " in shown) == (name not in ONLY_OF_DEPLOY)
 

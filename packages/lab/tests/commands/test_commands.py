@@ -62,6 +62,16 @@ def test_each_command_has_help_and_valid_examples(cli: Run, name: str) -> None:
         parser.parse_args(argv)
 
 
+@pytest.mark.parametrize("name", ["compare", "quantize"])
+def test_a_short_help_fits_one_screen_and_names_real_flags(cli: Run, name: str) -> None:
+    shown = cli(name, "-h").out
+    listed = {word.strip(",") for word in cli(name, "--help-all").out.split()}
+    assert shown.count("\n") <= 40 < len(listed)
+    assert max(map(len, shown.splitlines())) <= 100
+    flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", shown))
+    assert flags - {"--precision", "--device"} <= listed, "loopback has none of the two"
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

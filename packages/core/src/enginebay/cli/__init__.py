@@ -4,6 +4,9 @@ The module has the functions ``add_arguments(parser, argv)`` and ``run(args)``. 
 core's commands are in this package; an entry point of the group ``enginebay.commands`` refers to
 the module of any other command. Only the module of the requested command is imported. Data goes to
 stdout, messages go to stderr.
+
+A command with many flags has the help of those that most people need as a text beside its module:
+``-h`` prints ``deploy.txt`` and imports nothing, ``--help-all`` lists every flag.
 """
 
 from __future__ import annotations
@@ -61,9 +64,12 @@ def _run_command(arguments: list[str]) -> int:
 
     for argument in arguments:
         check_text(argument)
-    from enginebay.cli.installed_commands import import_command
+    from enginebay.cli.installed_commands import import_command, read_short_help
 
     name, rest = arguments[0], arguments[1:]
+    if {"-h", "--help"} & set(rest) and (text := read_short_help(name)):
+        sys.stdout.write(text)
+        return 0
     module = import_command(name)
     parser = command_parser(name, module, rest)
     try:
@@ -133,7 +139,8 @@ def parser_options(module: ModuleType) -> dict[str, Any]:
 
 
 def add_common(parser: ArgumentParser) -> None:
-    """Add the flags that all commands have: ``--traceback``, ``--json`` and ``--verbose``."""
+    """Add the flags that all commands have: ``--help-all``, ``--traceback``, ``--json``, ``-v``."""
+    parser.add_argument("--help-all", action="help", help="list every flag and exit")
     parser.add_argument(
         "--traceback",
         action="store_true",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Mapping, Sequence
 
     from enginebay.artifact import Artifact
@@ -45,7 +45,28 @@ def read_model(args: Namespace) -> str:
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
 
 
-def add_inputs(parser: ArgumentParser, default: str) -> None:
+def add_sizes(parser: ArgumentParser, default: str) -> None:
+    """Add ``--input`` and ``--dynamic``, and explain them and their aliases."""
+    group = parser.add_argument_group(
+        "inputs and sizes",
+        "--input is the example, and --dynamic says which of its sizes may change. deploy and "
+        "configs have aliases with whole shapes: --input-shapes x:1x3x64x64 is --input "
+        "x=1x3x64x64, and a ? is --dynamic; --min-shapes x:1x3x64x64 --max-shapes x:8x3x64x64 is "
+        "--dynamic x:0=1:8.",
+    )
+    add_inputs(group, default)
+    group.add_argument(
+        "--dynamic",
+        action="append",
+        metavar="DIM",
+        help="a dynamic dimension: batch is the first axis of all inputs, x:0 is an axis of input "
+        "x, x:2=32:512 limits the size to 32–512, x:0=batch:1:8 also names the dimension; "
+        "dimensions of the same name have the same size, and mask:1=past+tokens is a sum of others "
+        "(repeatable; by default all sizes are fixed)",
+    )
+
+
+def add_inputs(parser: _ActionsContainer, default: str) -> None:
     """Add the repeatable flag ``--input``; ``default`` describes the default inputs in its help."""
     parser.add_argument(
         "--input",
@@ -56,19 +77,6 @@ def add_inputs(parser: ArgumentParser, default: str) -> None:
         help="a shape for generated values (x=1x3x224x224), a shape and a dtype (ids=1x16:int64), "
         "an array (x=image.npy), or a .npz file with all inputs; repeat for several inputs. "
         f"By default {default}",
-    )
-
-
-def add_dynamic(parser: ArgumentParser) -> None:
-    """Add the repeatable flag ``--dynamic``."""
-    parser.add_argument(
-        "--dynamic",
-        action="append",
-        metavar="DIM",
-        help="a dynamic dimension: batch is the first axis of all inputs, x:0 is an axis of input "
-        "x, x:2=32:512 limits the size to 32–512, x:0=batch:1:8 also names the dimension; "
-        "dimensions of the same name have the same size, and mask:1=past+tokens is a sum of others "
-        "(repeatable; by default all sizes are fixed)",
     )
 
 
@@ -213,7 +221,7 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
         backend = get_backend(name)
     except BackendUnavailableError as err:
         # The help can still list all other flags.
-        if not {"-h", "--help"} & set(argv):
+        if not {"-h", "--help", "--help-all"} & set(argv):
             raise
         parser.epilog = f"The parameters of '{name}' are not shown: {err}. Hint: {err.hint}"
     else:

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_dynamic, add_inputs, add_model_name, read_model
+from enginebay.cli.arguments import add_model_name, add_sizes, read_model
 from enginebay.cli.output import print_json, print_next, stdout_on_stderr
 from enginebay.cli.summaries import ir_document, print_ir
 from enginebay.display import short_path
@@ -28,8 +28,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
     parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
     add_model_name(parser)
-    add_inputs(parser, "the model's example inputs")
-    add_dynamic(parser)
+    add_sizes(parser, "the model's example inputs")
     parser.add_argument(
         "--output",
         type=Path,

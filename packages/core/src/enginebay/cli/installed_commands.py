@@ -30,6 +30,17 @@ def all_commands() -> list[str]:
     return [*OWN, *(s.name for s in installed_commands() if s.state == "installed")]
 
 
+def read_short_help(name: str) -> str:
+    """Return the text beside a command's module, such as ``deploy.txt``; empty without one."""
+    file = __file__.replace("installed_commands", name.replace("-", "_"))
+    if name not in OWN:
+        from enginebay.plugins import module_file
+
+        modules = [status.module for status in installed_commands() if status.name == name]
+        file = module_file(modules[0]) if modules else ""
+    return _read(f"{file.removesuffix('.py')}.txt") if file else ""
+
+
 def read_summary(module: str) -> str:
     """Return the summary from a module's docstring, without importing the module.
 
@@ -42,12 +53,17 @@ def read_summary(module: str) -> str:
     """
     from enginebay.plugins import module_file
 
+    line = _read(module_file(module)).partition("\n")[0].rstrip()
+    return summarize(line[3:].removesuffix('"""')) if line.startswith('"""') else ""
+
+
+def _read(file: str) -> str:
+    """Return the text of a file; empty if it cannot be read."""
     try:
-        with open(module_file(module), encoding="utf-8") as file:  # noqa: PTH123  # pathlib takes half of the start-up time
-            line = file.readline().rstrip()
+        with open(file, encoding="utf-8") as stream:  # noqa: PTH123  # pathlib takes half of the start-up time
+            return stream.read()
     except (OSError, UnicodeError, ValueError):
         return ""
-    return summarize(line[3:].removesuffix('"""')) if line.startswith('"""') else ""
 
 
 def summarize(docstring: str | None) -> str:

@@ -8,10 +8,9 @@ from enginebay.cli.arguments import (
     add_allow_env,
     add_backend_flags,
     add_data,
-    add_dynamic,
-    add_inputs,
     add_int8_keep,
     add_model_name,
+    add_sizes,
     data_set,
     environment,
     flag_values,
@@ -42,8 +41,7 @@ def add_model(parser: ArgumentParser) -> None:
         help="a deploy config (.py, .toml, .json, .yaml); flags override its values",
     )
     add_allow_env(parser)
-    add_inputs(parser, "the model's example inputs, or values generated for --input-shapes")
-    add_dynamic(parser)
+    add_sizes(parser, "the model's example inputs, or values generated for --input-shapes")
     add_data(parser, "the data calibrates an int8 engine, and any artifact is also verified on it")
     add_int8_keep(parser)
 

@@ -58,7 +58,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         help="the precisions to compare (default: each backend's default)",
     )
     add_report_flag(parser)
-    if {"-h", "--help"} & set(argv) and not ("--all" in argv or named_backends(argv)):
+    if {"-h", "--help", "--help-all"} & set(argv) and not ("--all" in argv or named_backends(argv)):
         return  # without a backend the help would list the parameters of all of them
     names = _compared_backends(argv)
     group = parser.add_argument_group(
