@@ -91,8 +91,8 @@ def test_percentiles_of_a_few_calls_are_missing() -> None:
             {"batch": 8, "items_per_second": 4000.0},
             "500 calls/s, 4,000 items/s, one after the other",
         ),
-        ({"threads": 4}, "500 calls/s, from 4 threads at once"),
-        ({"calls_per_second": None}, None),
+        ({"threads": 4}, "2,000 calls/s, from 4 threads at once"),
+        ({"call": None}, None),
     ],
 )
 def test_the_rate_names_items_and_threads(given: dict[str, Any], rate: str | None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 import enginebay_lab as lab
+from enginebay.authors import Latency
 from enginebay_lab.measurement.benchmark_rows import Agreement, Window
 
 
@@ -45,6 +47,39 @@ def test_an_agreement_is_a_short_text_without_exponents(
     text = agreement(apart, seconds, agreed=agreed).describe()
     assert text.startswith("agreed" if agreed else "not agreed within 2 % after ")
     assert len(text) < 70
+
+
+def measured_row(calls: list[float], share: float = 0.5, **given: Any) -> lab.BenchmarkRow:
+    call, engine = Latency.of(calls), Latency.of([share * call for call in calls])
+    fields: dict[str, Any] = {"batch": 1, "threads": 1, "agreement": agreement(0.01, 1.0), **given}
+    return lab.BenchmarkRow(name="net", backend="b", call=call, engine=engine, **fields)
+
+
+def describe(row: lab.BenchmarkRow) -> list[str]:
+    return [row.describe_call(), row.describe_engine(), row.describe_items_per_second()]
+
+
+def test_items_per_second_are_the_reciprocal_of_a_call() -> None:
+    assert describe(measured_row([0.002] * 300)) == ["2.00 ms", "1.00 ms", "500"]
+    more = measured_row([0.002] * 300, batch=8, threads=4)
+    assert describe(more) == ["2.00 ms", "1.00 ms", "16,000"]
+    assert more.describe_calls_per_second() == "2,000"
+
+
+def test_figures_of_a_busy_machine_are_ranges() -> None:
+    """A few calls that the system interrupted took most of the time."""
+    interrupted = measured_row([20e-6] * 290 + [3e-3] * 10)
+    assert describe(interrupted) == [
+        "20.0 µs – 119 µs",
+        "10.0 µs – 59.7 µs",
+        "8,380 – 50,000",
+    ]
+    apart = measured_row([0.001, 0.0011, 0.0012] * 10, agreement=agreement(0.2, 1.0))
+    assert describe(apart)[::2] == ["1.00 ms – 1.20 ms", "833 – 1,000"]
+
+
+def test_figures_of_a_row_that_was_not_measured_are_dashes() -> None:
+    assert describe(lab.BenchmarkRow(name="net", backend="b", batch=1, threads=1)) == ["-"] * 3
 
 
 def test_a_row_of_a_failure_keeps_its_windows() -> None:

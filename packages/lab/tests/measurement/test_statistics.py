@@ -15,8 +15,10 @@ from enginebay_lab.measurement.statistics import (
     compute_quantiles,
     compute_ratio,
     describe_instability,
+    engine_share,
     measure_agreement,
     select_fastest,
+    typical_duration,
 )
 
 
@@ -170,6 +172,23 @@ def test_notes_never_hold_a_number_that_is_none(
     for note in describe_instability(medians, mean, median):
         assert "nan" not in note
         assert "inf" not in note
+
+
+@given(
+    st.lists(st.tuples(DURATIONS, st.floats(0.001, 1)), min_size=1, max_size=40),
+    DURATIONS,
+    st.sampled_from([1, 3]),
+)
+def test_the_engines_part_is_never_longer_than_the_call(
+    calls: list[tuple[float, float]], clock: float, threads: int
+) -> None:
+    timed = typical_duration([call for call, _ in calls], threads)
+    engine = typical_duration([part * call for call, part in calls], threads)
+    assert 0 < engine_share(timed, engine, clock) <= 1
+
+
+def test_what_timing_takes_is_not_counted_as_part_of_a_call() -> None:
+    assert engine_share(timed=6.6, engine=4.0, clock=0.9) == pytest.approx(4.0 / 5.7)
 
 
 def test_rounds_that_only_one_has_do_not_count() -> None:

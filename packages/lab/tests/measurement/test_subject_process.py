@@ -64,10 +64,13 @@ def test_no_call_takes_no_time_by_a_coarse_clock() -> None:
 def test_a_window_has_calls_of_both_kinds() -> None:
     engine = Sleeps(0.002)
     window = CallerThreads(engine, {"x": X}, 1).measure_window(0.04)
-    assert engine.calls == 1 + len(window.calls) + len(window.engine)  # and one to wake it
+    assert engine.calls == 1 + len(window.calls) + len(window.timed)  # and one to wake it
     assert all(call >= 0.002 for call in window.calls)
-    assert 0.02 <= sum(window.calls) <= window.elapsed
+    assert 0.02 <= sum(window.calls) <= window.elapsed - sum(window.timed)
     assert min(window.engine) >= 0.0019
+    # Both are of the same calls, so the part is never longer than the whole.
+    pairs = zip(window.engine, window.timed, strict=True)
+    assert all(engine < call for engine, call in pairs)
     assert window.peak > 2**20
 
 
@@ -79,7 +82,7 @@ def test_slow_calls_are_made_three_times() -> None:
 def test_very_slow_calls_are_made_once() -> None:
     caller = CallerThreads(engine := Sleeps(0.05), {"x": X}, 1)
     window = caller.measure_window(0.002)
-    assert (len(window.calls), len(window.engine)) == (1, 1)
+    assert (len(window.calls), len(window.timed), len(window.engine)) == (1, 1, 1)
     before = engine.calls
     caller.measure_window(0.002)
     assert engine.calls - before == 2  # no call to wake it: it makes no difference for long ones
@@ -89,7 +92,7 @@ def test_threads_call_at_the_same_time() -> None:
     engine = Sleeps(0.005)
     window = CallerThreads(engine, {"x": X}, 3).measure_window(0.06)
     assert len(engine.threads) == 4  # and the thread that wakes it
-    assert sum(window.calls) > 1.5 * window.elapsed
+    assert sum(window.calls + window.timed) > 1.5 * window.elapsed
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+import enginebay as eb
 from enginebay.authors import Latency
+from enginebay.authors.arrays import OutputComparison
 from enginebay.authors.sources import DataRecord
 from enginebay_lab.evaluation.evaluation_rows import Evaluation, EvaluationRow, WorstItem
 from enginebay_lab.measurement.benchmark import Benchmark
@@ -18,6 +20,7 @@ from enginebay_lab.reports.tables import (
     PageTable,
     TableCell,
     accuracy_table,
+    has_one_speed_each,
     layer_times_table,
     make_table,
     metric_cell,
@@ -118,7 +121,7 @@ def test_the_overview_has_a_column_for_each_metric_and_pytorch_as_a_row() -> Non
         "4.00 ms",
     )
     assert (ncnn["Verdict"], ncnn["accuracy"], ncnn["cosine"]) == ("verified", "0.9", "1")
-    assert (ncnn["Call"], ncnn["Speed"], ncnn["Items/s"]) == ("2.00 ms", "2.00×", "500")
+    assert (ncnn["Call"], ncnn["Speed"]) == ("2.00 ms", "2.00× (1.90–2.10)")
     assert (ncnn["Size"], ncnn["Deployed in"]) == ("2.0 KiB", "1.2 s")
     assert {text for name, text in openvino.items() if name not in ("Backend", "Verdict")} == {""}
     assert "Max error" not in table.columns  # no entry was compared
@@ -143,10 +146,38 @@ def test_a_row_of_speeds_has_its_interval_ratio_and_failure() -> None:
     table = speed_table(Benchmark(rows=rows, machine=MACHINE), {"a": "ncnn fp16"})
     fast, failed = shown(table)
     assert fast["Backend"] == "ncnn fp16"
-    assert fast["95 % interval"] == "990 µs – 1.01 ms"
+    assert fast["Interval of the call"] == "990 µs – 1.01 ms"
     assert fast["Speed"] == "1.50× (1.40–1.62)"
-    assert fast["Windows"] == "agreed within 1.4 % after 1.2 s"
+    assert fast["Windows agree"] == "within 1.4 %"
     assert (failed["Backend"], failed["Failed"], failed["Call"]) == ("b", "loading failed", "")
+
+
+def test_calls_are_in_the_overview_or_in_the_table_of_speeds_and_never_in_both() -> None:
+    once = [ReportEntry(backend="ncnn", label="ncnn", speeds=[speed("a")])]
+    twice = [ReportEntry(backend="ncnn", label="ncnn", speeds=[speed("a"), speed("a", batch=8)])]
+    for entries in (once, twice):
+        rows = tuple(row for entry in entries for row in entry.speeds)
+        is_in_overview = has_one_speed_each(entries)
+        detailed = speed_table(
+            Benchmark(rows=rows, machine=MACHINE), {}, with_calls=not is_in_overview
+        )
+        assert ("Call" in overview_table(entries).columns) == is_in_overview
+        assert ("Call" in detailed.columns) != is_in_overview
+        assert "Interval of the call" in detailed.columns
+
+
+def test_a_reason_that_only_counts_the_mismatches_is_left_out() -> None:
+    def columns(reason: str) -> Any:
+        output = OutputComparison(
+            name="y", dtype="float32", shape=(9,), passed=False, total=9, mismatched_count=2,
+            reason=reason,
+        )  # fmt: skip
+        verification = eb.Verification(verdict="mismatched", outputs=(output,))
+        entry = ReportEntry(backend="ncnn", label="ncnn", verification=verification)
+        return outputs_table(entry).columns
+
+    assert "Reason" not in columns("2 of 9 elements differ")
+    assert columns("its shape differs")[-1] == "Reason"
 
 
 def test_accuracy_has_its_worst_items_and_losses() -> None:
@@ -156,7 +187,10 @@ def test_accuracy_has_its_worst_items_and_losses() -> None:
         metric(artifact="b", error="the engine crashed"),
     )
     found = Evaluation(rows=rows, data=DataRecord(source="data.npz", count=9))
-    good, lost = shown(accuracy_table(found, {"a": "ncnn"}))
+    table = accuracy_table(found, {"a": "ncnn"})
+    assert table.caption == "Accuracy: accuracy"
+    assert not {"Metric", "Value"} & set(accuracy_table(found, {}, with_values=False).columns)
+    good, lost = shown(table)
     assert (good["Backend"], good["Value"], good["Drop"]) == ("ncnn", "0.5", "0.25")
     assert (good["Items"], good["Agreement"], good["Worst items"]) == (
         "12,000",

@@ -14,7 +14,6 @@ from enginebay.commands import (
     Result,
     Table,
     describe_precision,
-    human_number,
     human_seconds,
     human_size,
     short_path,
@@ -219,8 +218,8 @@ def _speed_cells(row: ComparisonRow) -> tuple[str, ...]:
     if speed is None or speed.call is None:
         return ("-",) * 4
     return (
-        human_seconds(speed.call.median),
-        "-" if speed.items_per_second is None else human_number(speed.items_per_second),
+        speed.describe_call(),
+        speed.describe_items_per_second(),
         "-" if speed.load is None else human_seconds(speed.load),
         "-" if speed.peak_memory is None else human_size(speed.peak_memory),
     )

@@ -119,11 +119,11 @@ def _latency_cells(latency: Latency) -> Iterator[str]:
 
 
 def _describe_rate(row: BenchmarkRow) -> str:
-    if row.calls_per_second is None or row.items_per_second is None:
+    if row.call is None:
         return ""
     order = "one after the other" if row.threads == 1 else f"from {row.threads} threads at once"
-    items = f", {human_number(row.items_per_second)} items/s" if row.batch > 1 else ""
-    return f"{human_number(row.calls_per_second)} calls/s{items}, {order}"
+    items = f", {row.describe_items_per_second()} items/s" if row.batch > 1 else ""
+    return f"{row.describe_calls_per_second()} calls/s{items}, {order}"
 
 
 def _describe_load(row: BenchmarkRow) -> str:
@@ -177,16 +177,16 @@ def _row_title(row: BenchmarkRow) -> str:
 
 
 def _row_cells(row: BenchmarkRow) -> dict[str, str]:
-    items, peak, ratio = row.items_per_second, row.peak_memory, row.ratio
+    peak, ratio = row.peak_memory, row.ratio
     return {
         "PRECISION": describe_precision(row.requested, row.precision) or "-",
         "BATCH": str(row.batch),
         "THREADS": str(row.threads),
-        "CALL": _seconds_cell(row.call.median if row.call else None),
-        "ENGINE": _seconds_cell(row.engine.median if row.engine else None),
+        "CALL": row.describe_call(),
+        "ENGINE": row.describe_engine(),
         "P90": _seconds_cell(row.call.p90 if row.call else None),
         "P99": _seconds_cell(row.call.p99 if row.call else None),
-        "ITEMS/S": "-" if items is None else human_number(items),
+        "ITEMS/S": row.describe_items_per_second(),
         "MEMORY": "-" if peak is None else human_size(peak),
         "SPEED": _ratio_cell(ratio) if ratio else "-",
     }

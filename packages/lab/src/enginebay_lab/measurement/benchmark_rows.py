@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from enginebay import Receipt
 from enginebay.authors import Latency
+from enginebay.commands import human_number, human_seconds
 from enginebay.hooks import TimedLayer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: A mean that exceeds the median by a larger fraction is noted, and the figures are ranges.
+MAX_MEAN_EXCESS = 0.25
+#: The figures are ranges if the confidence interval is a larger fraction of the median.
+MAX_SPREAD = 0.1
 #: The ``kind`` of each line in the file that a benchmark writes while it runs.
 LINE_KIND = "benchmark line"
 
@@ -18,9 +28,10 @@ class Window(msgspec.Struct, frozen=True):
     Attributes:
         round: The index of the round; in each round, every artifact or model has one window.
         calls: The number of timed calls.
-        median: The median duration of a call in seconds.
-        engine: The median duration of only the engine in seconds, from separate calls.
-        calls_per_second: The calls per second of all threads together.
+        median: The median duration of a call in seconds; with several threads, the mean.
+        engine: The part of ``median`` that the engine takes, in seconds. The engine's share of a
+            call is measured in separate calls.
+        calls_per_second: The calls per second of all threads together, from ``median``.
     """
 
     round: int
@@ -117,11 +128,14 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         batch: The number of items in a call: the length of the first input's first axis.
         threads: The number of threads that call the engine at the same time.
         call: The duration of whole calls in seconds: checks, copies and the engine. The median and
-            its interval are computed from the windows' medians, all other values from all calls.
-        engine: The duration of only the engine in seconds, from separate calls.
+            its interval are computed from the windows' medians (with several threads, from their
+            means), all other values from all calls.
+        engine: The part of ``call`` that the engine takes, in seconds. Its share of a call is
+            measured in separate calls of the same windows.
         load: Seconds for imports and for loading the engine from its files.
         first: Seconds for the first call, which may compile or allocate.
-        calls_per_second: The calls per second of all threads together.
+        calls_per_second: The calls per second of all threads together: ``threads`` divided by the
+            median of ``call``.
         items_per_second: ``calls_per_second`` times ``batch``.
         peak_memory: The peak resident memory of the child process in bytes.
         bare_memory: The peak resident memory of the child process before loading, in bytes.
@@ -161,3 +175,52 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: tuple[float, ...] = ()
     layers: tuple[Layer, ...] = ()
     failure: str = ""
+
+    @property
+    def is_steady(self) -> bool:
+        """True if the median stands for all calls; False if only a range describes them."""
+        if self.call is None:
+            return False
+        is_wide = self.agreement is not None and self.agreement.apart > MAX_SPREAD
+        return not is_wide and self.call.mean <= (1 + MAX_MEAN_EXCESS) * self.call.median
+
+    def describe_call(self) -> str:
+        """Return the duration of a call as text: ``1.24 ms``; ``-`` if it was not measured.
+
+        If the calls took very different times, as on a busy machine, the text is a range, from the
+        lower end of the median's interval to the mean, or to the interval's upper end if this is
+        larger. The engine's part and the rates are then ranges between the same ends.
+        """
+        return self._describe_duration(self.call)
+
+    def describe_engine(self) -> str:
+        """Return the duration of the engine in a call as text, as :meth:`describe_call` does."""
+        return self._describe_duration(self.engine)
+
+    def describe_calls_per_second(self) -> str:
+        """Return the number of calls per second as text, as :meth:`describe_call` does."""
+        return self._describe_rate(self.threads)
+
+    def describe_items_per_second(self) -> str:
+        """Return the number of items per second as text, as :meth:`describe_call` does."""
+        return self._describe_rate(self.threads * self.batch)
+
+    def _describe_duration(self, latency: Latency | None) -> str:
+        if latency is None:
+            return "-"
+        return _format_range(self._find_ends(latency), human_seconds)
+
+    def _describe_rate(self, per_call: int) -> str:
+        if self.call is None:
+            return "-"
+        shortest, longest = self._find_ends(self.call)
+        return _format_range((per_call / longest, per_call / shortest), human_number)
+
+    def _find_ends(self, latency: Latency) -> tuple[float, float]:
+        if self.is_steady:
+            return latency.median, latency.median
+        return latency.low, max(latency.high, latency.mean)
+
+
+def _format_range(ends: tuple[float, float], text: Callable[[float], str]) -> str:
+    return " – ".join(dict.fromkeys(map(text, ends)))

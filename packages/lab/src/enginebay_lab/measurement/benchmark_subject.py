@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,9 @@ from enginebay_lab.measurement.statistics import (
     MIN_WINDOWS,
     compute_quantiles,
     describe_instability,
+    engine_share,
     measure_agreement,
+    typical_duration,
 )
 from enginebay_lab.measurement.subject_process import LoadFigures, WindowCalls
 
@@ -121,7 +124,7 @@ class BenchmarkSubject:
         self._load_figures: LoadFigures | None = None
         self._peak = 0
         self._calls, self._engine = array("d"), array("d")  # 8 bytes for each of millions of calls
-        self._elapsed = 0.0
+        self._shortest = self._shortest_timed = math.inf
 
     def open(self, samples: Path) -> None:
         """Load the engine and call it once; an error is stored in :attr:`error`, not raised.
@@ -161,20 +164,31 @@ class BenchmarkSubject:
         measured = self._run_window(seconds)
         if measured is None:
             return None
+        # The engine's share, not its duration: other calls may be slower than those that count, so
+        # that only the engine would seem to take longer than a whole call.
+        typical, share = typical_duration(measured.calls, self.threads), self._find_share(measured)
         self._calls.extend(measured.calls)
-        self._engine.extend(measured.engine)
-        self._elapsed += measured.elapsed
-        # The engine's half of a window is not timed as a whole: the sum of its calls is close.
-        self.spent += measured.elapsed + sum(measured.engine) / self.threads
+        self._engine.extend(share * call for call in measured.calls)
+        self.spent += measured.elapsed
         window = Window(
             round=number,
             calls=len(measured.calls),
-            median=Latency.of(measured.calls).median,
-            engine=Latency.of(measured.engine).median,
-            calls_per_second=len(measured.calls) / measured.elapsed,
+            median=typical,
+            engine=share * typical,
+            calls_per_second=self.threads / typical,
         )
         self.windows.append(window)
         return window
+
+    def _find_share(self, measured: WindowCalls) -> float:
+        # The shortest calls are hardly disturbed: they differ by what timing the engine takes.
+        self._shortest = min(self._shortest, min(measured.calls))
+        self._shortest_timed = min(self._shortest_timed, min(measured.timed))
+        return engine_share(
+            typical_duration(measured.timed, self.threads),
+            typical_duration(measured.engine, self.threads),
+            max(0.0, self._shortest_timed - self._shortest),
+        )
 
     @property
     def has_agreed(self) -> bool:
@@ -238,7 +252,7 @@ class BenchmarkSubject:
     def _add_figures(self, row: BenchmarkRow) -> BenchmarkRow:
         ordered = sorted(self._calls)
         call = _summarize_calls(ordered, self._medians)
-        rate = len(ordered) / self._elapsed
+        rate = self.threads / call.median
         return msgspec.structs.replace(
             row,
             call=call,

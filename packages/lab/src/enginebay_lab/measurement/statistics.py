@@ -6,7 +6,12 @@ import statistics
 from typing import TYPE_CHECKING
 
 from enginebay.authors import Latency
-from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Ratio
+from enginebay_lab.measurement.benchmark_rows import (
+    MAX_MEAN_EXCESS,
+    Agreement,
+    BenchmarkRow,
+    Ratio,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +24,35 @@ MIN_WINDOWS = 6
 MAX_INTERVAL = 0.02
 #: A larger relative difference between the two halves of a run is noted.
 MAX_DRIFT = 0.05
-#: A mean that exceeds the median by a larger fraction is noted.
-MAX_MEAN_EXCESS = 0.25
+
+
+def typical_duration(durations: Sequence[float], threads: int) -> float:
+    """Return the duration that stands for the calls of a window (group of timed calls).
+
+    For one thread, it is the median: the few calls that the system interrupts do not count. Calls
+    from several threads wait for each other, most of them hardly and some for long, so only their
+    mean is consistent with the number of calls per second.
+
+    Example:
+        >>> typical_duration([1.0, 1.0, 4.0], threads=1), typical_duration([1.0, 1.0, 4.0], 2)
+        (1.0, 2.0)
+    """
+    return statistics.median(durations) if threads == 1 else statistics.fmean(durations)
+
+
+def engine_share(timed: float, engine: float, clock: float) -> float:
+    """Return the engine's part of a call, at most 1.
+
+    Args:
+        timed: The typical duration of calls in which the engine was timed.
+        engine: The typical duration of only the engine in these calls.
+        clock: What timing the engine adds to a call.
+
+    Example:
+        >>> engine_share(timed=7.0, engine=3.0, clock=1.0)
+        0.5
+    """
+    return engine / max(engine, timed - clock)
 
 
 def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:

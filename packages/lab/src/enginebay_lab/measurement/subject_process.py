@@ -46,13 +46,15 @@ class WindowCalls(msgspec.Struct, array_like=True):
 
     Attributes:
         calls: The duration of each call in seconds.
-        engine: The duration of only the engine, without checks and copies, in seconds; one value
-            for each of some other calls.
-        elapsed: Seconds from the start of the first call in ``calls`` to the end of the last.
+        timed: The duration of each of some other calls, in which the engine was timed too.
+        engine: The duration of only the engine, without checks and copies, in each of the calls in
+            ``timed``.
+        elapsed: The duration of the window in seconds.
         peak: The peak memory of this process so far, in bytes.
     """
 
     calls: list[float]
+    timed: list[float]
     engine: list[float]
     elapsed: float
     peak: int
@@ -115,18 +117,20 @@ class CallerThreads:
         self._last_call = 0.0
 
     def measure_window(self, seconds: float) -> WindowCalls:
-        """Time whole calls for half of ``seconds``, then only the engine in other calls."""
+        """Time whole calls for half of ``seconds``, then other calls and the engine in each."""
         # The first call after a sleep has cold caches and must wake the engine's threads, so it is
         # not counted, unless calls are longer than a window: then this hardly matters.
         if self._last_call < seconds:
             _time_call(self._wrapper, self._inputs)
         start = time.perf_counter()
+        # Timing the engine takes a microsecond, and waits for the device, so the calls that count
+        # are made without it.
         calls = self._time_in_threads(seconds / 2)
-        elapsed = time.perf_counter() - start
         self._last_call = calls[-1]
         with self._wrapper.time_execution() as timing:
-            self._time_in_threads(seconds / 2)
-        return WindowCalls(calls, timing.seconds, elapsed, peak_memory())
+            timed = self._time_in_threads(seconds / 2)
+        elapsed = time.perf_counter() - start
+        return WindowCalls(calls, timed, timing.seconds, elapsed, peak_memory())
 
     def _time_in_threads(self, seconds: float) -> list[float]:
         if self._threads == 1:  # without a second thread, no call waits for the interpreter's lock

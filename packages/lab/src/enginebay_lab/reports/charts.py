@@ -72,7 +72,8 @@ def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figu
                 f"{metric[0].upper()}{metric[1:]} against speed",
                 draw_scatter(dots),
                 legend,
-                f"Horizontal axis: the duration of a call for one item. Vertical axis: {metric}.",
+                "Horizontal axis: the median duration of a call, for one item. Vertical axis: "
+                f"{metric}.",
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.commands import human_seconds
 from enginebay_lab.measurement.statistics import select_fastest
 from enginebay_lab.reports.entries import list_benchmarks
 from enginebay_lab.reports.sweep_section import summarize_sweep
@@ -13,6 +12,7 @@ from enginebay_lab.reports.sweep_section import summarize_sweep
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.reports.entries import ReportEntry
     from enginebay_lab.reports.findings import Findings
 
@@ -57,7 +57,8 @@ def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
         return
     names = {entry.speeds[0].artifact: entry.label for entry in measured}
     labels = ", ".join(names[row.artifact] for row in best)
-    time = f"{human_seconds(best[0].call.median / best[0].batch)} for an item"
+    items = "an item" if best[0].batch == 1 else f"{best[0].batch} items"
+    time = f"{best[0].describe_call()} for {items}"
     if len(best) == 1:
         yield f"The fastest verified is {labels}: {time}."
     else:
@@ -74,7 +75,12 @@ def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[st
         yield from benchmark.notes
     for entry in entries:
         for row in entry.speeds:
-            yield from (f"{entry.label}: {note}" for note in row.notes)
+            yield from (f"{entry.label}{_describe_load(row)}: {note}" for note in row.notes)
+
+
+def _describe_load(row: BenchmarkRow) -> str:
+    batch = f", batch {row.batch}" if row.batch > 1 else ""
+    return f"{batch}, {row.threads} threads" if row.threads > 1 else batch
 
 
 def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:

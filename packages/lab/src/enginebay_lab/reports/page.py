@@ -85,10 +85,12 @@ def _draw_figures(report: Findings, entries: list[ReportEntry]) -> Iterator[char
 
 def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[tables.PageTable]:
     labels = _entry_labels(entries)
+    with_calls = not tables.has_one_speed_each(entries)
     for benchmark in list_benchmarks(report):
-        yield tables.speed_table(benchmark, labels)
+        yield tables.speed_table(benchmark, labels, with_calls=with_calls)
+    with_values = len(report.evaluations) > 1 or not any(entry.is_pytorch for entry in entries)
     for evaluation in report.evaluations:
-        yield tables.accuracy_table(evaluation, labels)
+        yield tables.accuracy_table(evaluation, labels, with_values=with_values)
     yield from map(tables.bisection_table, report.bisections)
     yield from map(tables.sensitivity_table, report.sensitivities)
     for entry in entries:

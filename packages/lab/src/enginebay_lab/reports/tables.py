@@ -9,12 +9,13 @@ from enginebay.commands import human_error, human_number, human_seconds, human_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from enginebay.authors import Latency
     from enginebay.authors.arrays import OutputComparison
     from enginebay_lab.diagnosis.bisection import Bisection
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
     from enginebay_lab.evaluation.evaluation_rows import Evaluation, EvaluationRow
     from enginebay_lab.measurement.benchmark import Benchmark
-    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Ratio
+    from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Ratio
     from enginebay_lab.reports.entries import ReportEntry
 
 
@@ -64,13 +65,33 @@ def number_cell(value: float | None, text: Callable[[Any], str]) -> TableCell:
 
 
 def make_table(
-    caption: str, columns: Sequence[str], rows: Iterable[Sequence[TableCell]]
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[TableCell]],
+    hidden: Sequence[str] = (),
 ) -> PageTable:
-    """Return a table of the rows, without the columns that are empty in all rows."""
+    """Return a table of the rows, without hidden columns and those that are empty in all rows."""
     listed = list(rows)
-    shown = [n for n in range(len(columns)) if any(row[n].text for row in listed)]
+    shown = [
+        n
+        for n, column in enumerate(columns)
+        if column not in hidden and any(row[n].text for row in listed)
+    ]
     cells = [[row[n] for n in shown] for row in listed]
     return PageTable(caption, [columns[n] for n in shown], cells)
+
+
+def measured_cell(latency: Latency | None, text: str) -> TableCell:
+    """Return a table cell with a duration's text, sorted by its median; empty if there is none."""
+    return number_cell(latency.median if latency else None, lambda _: text)
+
+
+def has_one_speed_each(entries: Sequence[ReportEntry]) -> bool:
+    """Return true if no artifact was measured twice, as with several batch sizes.
+
+    The overview then shows the calls, and otherwise the tables of speeds, but never both.
+    """
+    return all(len(entry.speeds) <= 1 for entry in entries)
 
 
 def overview_table(entries: Sequence[ReportEntry]) -> PageTable:
@@ -78,30 +99,35 @@ def overview_table(entries: Sequence[ReportEntry]) -> PageTable:
     metrics = list(dict.fromkeys(row.metric for entry in entries for row in entry.metrics))
     columns = (
         *("Backend", "Verdict", "Max error", *metrics),
-        *("Call", "Items/s", "Speed", "Size", "Deployed in"),
+        *("Call", "Speed", "Size", "Deployed in"),
     )
     reference = {row.metric: row.reference for entry in entries for row in entry.metrics}
+    shows_speed = has_one_speed_each(entries)
     return make_table(
-        "All artifacts", columns, [_overview_row(entry, metrics, reference) for entry in entries]
+        "All artifacts",
+        columns,
+        [_overview_row(entry, metrics, reference, shows_speed) for entry in entries],
     )
 
 
 def _overview_row(
-    entry: ReportEntry, metrics: Sequence[str], reference: dict[str, float | None]
+    entry: ReportEntry,
+    metrics: Sequence[str],
+    reference: dict[str, float | None],
+    shows_speed: bool,
 ) -> list[TableCell]:
     values = {row.metric: row for row in entry.metrics}
     metric_cells = [metric_cell(values.get(name)) for name in metrics]
     if entry.is_pytorch:
         metric_cells = [number_cell(reference[name], _format_figure) for name in metrics]
-    speed = entry.speeds[0] if entry.speeds else None
+    speed = entry.speeds[0] if entry.speeds and shows_speed else None
     return [
         TableCell(entry.label),
         TableCell(entry.verdict, kind="verdict"),
         number_cell(entry.max_abs_error, human_error),
         *metric_cells,
-        number_cell(speed.call.median if speed and speed.call else None, human_seconds),
-        number_cell(speed.items_per_second if speed else None, human_number),
-        number_cell(speed.ratio.value if speed and speed.ratio else None, _format_times),
+        measured_cell(speed.call, speed.describe_call()) if speed else number_cell(None, str),
+        _ratio_cell(speed.ratio if speed else None),
         number_cell(entry.size, human_size),
         number_cell(entry.seconds or None, lambda seconds: f"{seconds:.1f} s"),
     ]
@@ -114,39 +140,52 @@ def metric_cell(row: EvaluationRow | None) -> TableCell:
     return TableCell("lost") if row.error else number_cell(row.value, _format_figure)
 
 
-def speed_table(benchmark: Benchmark, labels: dict[str, str]) -> PageTable:
-    """Return a table with a row for each artifact, batch and number of threads."""
+def speed_table(
+    benchmark: Benchmark, labels: dict[str, str], *, with_calls: bool = True
+) -> PageTable:
+    """Return a table with a row for each artifact, batch and number of threads.
+
+    Args:
+        benchmark: The measured rows.
+        labels: The artifacts' labels by the rows' names.
+        with_calls: False to leave out the columns that the overview shows.
+    """
     columns = (
-        *("Backend", "Batch", "Threads", "Call", "95 % interval", "Engine", "P90", "P99"),
-        *("Items/s", "Speed", "Load", "First call", "Memory", "Windows", "Failed"),
+        *("Backend", "Batch", "Threads", "Call", "Interval of the call", "Engine", "P90", "P99"),
+        *("Items/s", "Speed", "Load", "First call", "Memory", "Windows agree", "Failed"),
     )
     several = [len({getattr(row, n) for row in benchmark.rows}) > 1 for n in ("batch", "threads")]
-    return make_table(
-        "Speed",
-        columns,
-        [_speed_row(row, labels.get(row.name, row.name), several) for row in benchmark.rows],
-    )
+    hidden = () if with_calls else ("Call", "Speed")
+    rows = [_speed_row(row, labels.get(row.name, row.name), several) for row in benchmark.rows]
+    return make_table("Speed", columns, rows, hidden)
 
 
 def _speed_row(row: BenchmarkRow, label: str, several: Sequence[bool]) -> list[TableCell]:
-    call, engine = row.call, row.engine
+    call = row.call
     return [
         TableCell(label),
         number_cell(row.batch if several[0] else None, str),
         number_cell(row.threads if several[1] else None, str),
-        number_cell(call.median if call else None, human_seconds),
+        measured_cell(call, row.describe_call()),
         TableCell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
-        number_cell(engine.median if engine else None, human_seconds),
+        measured_cell(row.engine, row.describe_engine()),
         number_cell(call.p90 if call else None, human_seconds),
         number_cell(call.p99 if call else None, human_seconds),
-        number_cell(row.items_per_second, human_number),
+        number_cell(row.items_per_second, lambda _: row.describe_items_per_second()),
         _ratio_cell(row.ratio),
         number_cell(row.load, human_seconds),
         number_cell(row.first, human_seconds),
         number_cell(row.peak_memory, human_size),
-        TableCell(row.agreement.describe() if row.agreement else ""),
+        _agreement_cell(row.agreement),
         TableCell(row.failure),
     ]
+
+
+def _agreement_cell(agreement: Agreement | None) -> TableCell:
+    if agreement is None:
+        return TableCell("", kind="number")
+    text = f"within {agreement.percent}" if agreement.agreed else f"no: {agreement.percent}"
+    return TableCell(text, agreement.apart, "number")
 
 
 def _ratio_cell(ratio: Ratio | None) -> TableCell:
@@ -164,7 +203,10 @@ def outputs_table(entry: ReportEntry) -> PageTable:
     """Return a table with a row for each output of an artifact."""
     return make_table(
         f"Outputs of {entry.label}",
-        ("Output", "Agrees", "Max error", "Relative", "Mismatches", "Worst entry", "Tolerance", ""),
+        (
+            *("Output", "Agrees", "Max error", "Relative", "Mismatches", "Worst entry"),
+            *("Tolerance", "Reason"),
+        ),
         [_output_row(output) for output in entry.outputs],
     )
 
@@ -179,7 +221,8 @@ def _output_row(output: OutputComparison) -> list[TableCell]:
         number_cell(output.mismatched_count, lambda _: off),  # sorted by the count alone
         TableCell(_format_worst(output.worst_index, output.worst_expected, output.worst_found)),
         TableCell(f"rtol {human_error(output.rtol)}, atol {human_error(output.atol)}"),
-        TableCell(output.reason),
+        # A reason that only counts the mismatches is a column already.
+        TableCell("" if output.reason == f"{off} elements differ" else output.reason),
     ]
 
 
@@ -189,10 +232,20 @@ def _format_worst(index: tuple[int, ...] | None, expected: str, found: str) -> s
     return f"[{', '.join(map(str, index))}]: {found} for {expected}"
 
 
-def accuracy_table(evaluation: Evaluation, labels: dict[str, str]) -> PageTable:
-    """Return a table with a row for each artifact and metric."""
+def accuracy_table(
+    evaluation: Evaluation, labels: dict[str, str], *, with_values: bool = True
+) -> PageTable:
+    """Return a table with a row for each artifact and metric.
+
+    Args:
+        evaluation: The evaluated rows.
+        labels: The artifacts' labels by their folders.
+        with_values: False to leave out the columns that the overview shows.
+    """
+    metrics = list(dict.fromkeys(row.metric for row in evaluation.rows))
+    hidden = () if with_values else ("Value", "PyTorch")
     return make_table(
-        "Accuracy",
+        f"Accuracy: {metrics[0]}" if len(metrics) == 1 else "Accuracy",
         (
             *("Backend", "Metric", "Value", "PyTorch", "Drop", "Items", "Agreement"),
             *("Worst items", "Lost"),
@@ -200,7 +253,7 @@ def accuracy_table(evaluation: Evaluation, labels: dict[str, str]) -> PageTable:
         [
             (
                 TableCell(labels.get(row.artifact, row.artifact)),
-                TableCell(row.metric),
+                TableCell(row.metric if len(metrics) > 1 else ""),
                 number_cell(row.value, _format_figure),
                 number_cell(row.reference, _format_figure),
                 number_cell(row.drop, _format_figure),
@@ -211,6 +264,7 @@ def accuracy_table(evaluation: Evaluation, labels: dict[str, str]) -> PageTable:
             )
             for row in evaluation.rows
         ],
+        hidden,
     )
 
 

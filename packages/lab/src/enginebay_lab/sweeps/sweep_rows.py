@@ -186,7 +186,7 @@ def _host_blocks(host: str, rows: Sequence[SweepRow]) -> Iterator[Block]:
         ],
         "SIZE": ["-" if row.size is None else human_size(row.size) for row in rows],
         "DEPLOY": [human_seconds(row.seconds) if row.seconds else "-" for row in rows],
-        "CALL": ["-" if row.latency is None else human_seconds(row.latency) for row in rows],
+        "CALL": [row.speed.describe_call() if row.speed else "-" for row in rows],
         "DROP": [", ".join(_format_drops(row)) or "-" for row in rows],
     }
     optional = ("CALL", "DROP")
