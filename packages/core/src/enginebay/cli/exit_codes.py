@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import shlex
 import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from enginebay.cli.standard_streams import discard, own_stdout
 from enginebay.errors import (
@@ -234,13 +235,10 @@ def _print_error(arguments: list[str], err: BaseException, message: str, hint: s
         for line in trace.format():
             sys.stderr.write(line)
     if "--json" in arguments:
-        document: dict[str, Any] = {
-            "error": {"type": type(err).__name__, "message": message, "hint": hint}
-        }
+        error = {"type": type(err).__name__, "message": message, "hint": hint}
+        document = {"error": error, "command": shlex.join(["enginebay", *arguments])}
         if isinstance(err, NotVerifiedError):
-            import msgspec
-
-            document["verification"] = msgspec.to_builtins(err.verdict)
+            document["verification"] = err.verdict.to_dict()["verification"]
         print_json(document)
     # The message of a verdict has several lines on purpose; others may come from anywhere.
     lines = isinstance(err, NotVerifiedError) and err.verdict.outputs

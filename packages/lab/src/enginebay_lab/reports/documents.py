@@ -22,7 +22,7 @@ from enginebay_lab.journal import SCHEMA, Journal, decode_json, similar_file
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.measurement.benchmark_rows import LINE_KIND, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.reports.findings import ReportedArtifact
+from enginebay_lab.reports.findings import FailedDeployment, ReportedArtifact
 from enginebay_lab.reports.report import Report
 from enginebay_lab.sweeps.rows_file import read_rows
 from enginebay_lab.sweeps.sweep_rows import ROW_KIND as SWEEP_ROW, Sweep
@@ -61,6 +61,19 @@ class _BenchmarkLine(msgspec.Struct, frozen=True):
 
     row: BenchmarkRow | None = None
     machine: Machine | None = None
+
+
+class _CommandError(msgspec.Struct, frozen=True):
+    message: str
+    hint: str | None = None
+
+
+class _FailureDocument(msgspec.Struct, frozen=True):
+    """The JSON document of a command that ended with an error."""
+
+    error: _CommandError
+    command: str = ""
+    verification: Verification | None = None
 
 
 class _DocumentHead(msgspec.Struct, frozen=True):
@@ -102,6 +115,8 @@ def read_document(path: Path) -> object:
         )
     data = path.read_bytes()
     head = _read_head(path, data)
+    if isinstance(head.error, dict):
+        return _read_failure(path, data)
     if head.kind in _LINE_READERS:
         return _LINE_READERS[head.kind](path)
     kind = _DOCUMENT_TYPES.get(head.kind)
@@ -138,12 +153,26 @@ def _read_head(path: Path, data: bytes) -> _DocumentHead:
         except msgspec.DecodeError as err:
             reason = str(err)
             continue
-        if isinstance(head.error, dict):
-            message = head.error.get("message")
-            raise UsageError(f"'{path}' contains only the error of a command: {message}")
         return head
     raise UsageError(
         f"'{path}' is not JSON that a command wrote: {reason}; expected {EXPECTED_SOURCES}"
+    )
+
+
+def _read_failure(path: Path, data: bytes) -> FailedDeployment:
+    try:
+        document = decode_json(data, _FailureDocument)
+    except msgspec.DecodeError as err:
+        raise UsageError(f"'{path}' is damaged: {err}") from err
+    error = document.error
+    if not document.command.startswith("enginebay deploy "):
+        raise UsageError(f"'{path}' contains only the error of a command: {error.message}")
+    return FailedDeployment(
+        path=str(path.absolute()),
+        command=document.command,
+        reason=error.message,
+        hint=error.hint or "",
+        verification=document.verification,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay.authors.artifacts import Manifest
+from enginebay.commands import flag_values
 from enginebay_lab.comparison.comparison import ComparisonRow
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark import Benchmark
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay.authors.arrays import OutputComparison
-    from enginebay_lab.reports.findings import Findings, ReportedArtifact
+    from enginebay_lab.reports.findings import FailedDeployment, Findings, ReportedArtifact
 
 _replace = msgspec.structs.replace
 
@@ -67,6 +69,7 @@ def merge_entries(report: Findings) -> list[ReportEntry]:
     for entry in entries:
         if entry.speed and not entry.speeds:  # a benchmark's longer measurement is preferred
             entry.speeds.append(entry.speed)
+    entries += map(_failed_entry, report.failures)
     return sorted(_add_labels(entries), key=lambda entry: not entry.is_pytorch)
 
 
@@ -91,6 +94,21 @@ def list_benchmarks(report: Findings) -> list[Benchmark]:
                 )
             )
     return benchmarks
+
+
+def _failed_entry(failure: FailedDeployment) -> ReportEntry:
+    words = shlex.split(failure.command)
+    backend, precision = (
+        (flag_values(flag, words) or [""])[-1] for flag in ("--backend", "--precision")
+    )
+    return ReportEntry(
+        backend=backend or Path(failure.path).stem,
+        precision=precision,
+        verdict=failure.verdict,
+        reason=failure.reason,
+        hint=failure.hint,
+        verification=failure.verification,
+    )
 
 
 def _add_manifest(entry: ReportEntry, artifact: ReportedArtifact) -> ReportEntry:

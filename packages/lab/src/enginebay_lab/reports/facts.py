@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enginebay.commands import short_path
 from enginebay_lab.measurement.statistics import select_fastest
 from enginebay_lab.reports.entries import list_benchmarks
 from enginebay_lab.reports.sweep_section import summarize_sweep
@@ -21,6 +22,10 @@ def report_title(report: Findings) -> str:
     """Return the model's name or, if no result contains it, the names of artifact folders."""
     if report.comparisons:
         return report.comparisons[0].model
+    models = {each.manifest.model for each in report.artifacts}
+    models |= {failure.model for failure in report.failures} if not models else set()
+    if len(models) == 1 and (model := models.pop()):
+        return short_path(Path(model))
     if models := {row.model for sweep in report.sweeps for row in sweep.rows}:
         return models.pop() if len(models) == 1 else f"Sweep of {len(models)} models"
     folders = [Path(artifact.path).name for artifact in report.artifacts]
@@ -117,6 +122,7 @@ def list_commands(report: Findings) -> Iterator[tuple[str, str]]:
         *(("Measure the speed", result.command) for result in report.benchmarks),
         *(("Evaluate", result.command) for result in report.evaluations),
     ]
+    failed = [("Deploy again what failed", failure.command) for failure in report.failures]
     deployed = [
         (f"Deploy {Path(artifact.path).name}", artifact.manifest.command)
         for artifact in report.artifacts
@@ -124,7 +130,7 @@ def list_commands(report: Findings) -> Iterator[tuple[str, str]]:
     ]
     shown: set[str] = set()
     report_command = ("Make this report", report.command)
-    for description, command in (*compared, *deployed, *measured, report_command):
+    for description, command in (*compared, *deployed, *failed, *measured, report_command):
         if command and command not in shown:
             shown.add(command)
             yield description, command

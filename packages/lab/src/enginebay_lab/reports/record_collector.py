@@ -16,7 +16,7 @@ from enginebay_lab.diagnosis.rank_layers import Sensitivity
 from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.reports.documents import EXPECTED_SOURCES, VerifyDocument, read_document
-from enginebay_lab.reports.findings import ReportedArtifact
+from enginebay_lab.reports.findings import FailedDeployment, ReportedArtifact
 from enginebay_lab.reports.report import Report
 from enginebay_lab.reports.same_model_check import SameModelCheck
 from enginebay_lab.sweeps.rows_file import ROWS_FILE as SWEEP_FILE
@@ -60,6 +60,7 @@ def report(*sources: object, command: str = "") -> Report:
     return Report(
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         artifacts=tuple(collector.artifacts.values()),
+        failures=tuple(collector.failures.values()),
         **records,
         command=command,
     )
@@ -81,12 +82,14 @@ class _RecordCollector:
 
     Attributes:
         artifacts: The artifacts by their folders.
+        failures: The deployments that made no artifact, by the files with their errors.
         records: Lists of the other results, by the names of the report's fields.
         reports: The reports that were passed to :meth:`add_source`.
     """
 
     def __init__(self) -> None:
         self.artifacts: dict[str, ReportedArtifact] = {}
+        self.failures: dict[str, FailedDeployment] = {}
         self.records: dict[str, list[Any]] = {field: [] for field in _RECORD_FIELDS.values()}
         self.reports: list[Report] = []
         self._model_check = SameModelCheck()
@@ -108,6 +111,8 @@ class _RecordCollector:
                 self._add_artifact(source.artifact)
             case ReportedArtifact():
                 self._add_reported_artifact(source)
+            case FailedDeployment():
+                self.failures[source.path] = source
             case Verification():
                 self._add_verification(source)
             case VerifyDocument():
@@ -134,7 +139,7 @@ class _RecordCollector:
         Raises:
             UsageError: No result and no artifact was added.
         """
-        if not self.artifacts and not any(self.records.values()):
+        if not (self.artifacts or self.failures) and not any(self.records.values()):
             raise UsageError(f"nothing to report; expected {EXPECTED_SOURCES}")
 
     def _add_path(self, source: str | Path) -> None:
@@ -215,7 +220,8 @@ class _RecordCollector:
                 self._add_artifact(open_artifact(path))
 
     def _add_report(self, other: Report) -> None:
-        records = (other.artifacts, *(getattr(other, field) for field in _RECORD_FIELDS.values()))
+        fields = ("artifacts", "failures", *_RECORD_FIELDS.values())
+        records = (getattr(other, field) for field in fields)
         for record in (record for group in records for record in group):
             if isinstance(record, Comparison):  # its artifacts are in the report already
                 self.records["comparisons"].append(record)

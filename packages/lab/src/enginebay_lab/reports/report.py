@@ -22,6 +22,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
         enginebay: The version of Enginebay that made the report.
         created: When the report was made: UTC, ISO 8601.
         artifacts: The artifacts, without duplicates.
+        failures: Deployments that made no artifact.
         comparisons: Results of :func:`enginebay_lab.compare`.
         benchmarks: Results of :func:`enginebay_lab.benchmark`.
         evaluations: Results of :func:`enginebay_lab.evaluate`.
