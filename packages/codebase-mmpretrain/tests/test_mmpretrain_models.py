@@ -252,6 +252,11 @@ WANTED = "expected an image classifier: model = dict(type='ImageClassifier', bac
         ("§§", "mmpretrain has no model '§§'", "mmpretrain.list_models() returns all names"),
         ("none.py", "no file 'none.py'", None),
         (
+            "blip-base_3rdparty_caption",
+            "'blip-base_3rdparty_caption' is of type 'BlipCaption', not a classifier",
+            WANTED,
+        ),
+        (
             "mae_vit-base-p16_8xb512-amp-coslr-300e_in1k",
             "'mae_vit-base-p16_8xb512-amp-coslr-300e_in1k' is of type 'MAE', not a classifier",
             WANTED,
@@ -370,3 +375,15 @@ def test_the_task_follows_the_requested_size_and_classes(write: Any) -> None:
     _, own = with_task(write())
     assert (own.classes, own.activation) == ((), "none")
     assert with_task("efficientnet-b0_3rdparty_8xb32_in1k")[1] is None
+
+
+def test_classifiers_and_transformers_5_work_in_one_process() -> None:
+    """With pycocotools, mmpretrain would import multimodal models, for which 5 is too new."""
+    pytest.importorskip("pycocotools", reason="pycocotools is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    assert int(transformers.__version__.partition(".")[0]) >= 5
+    tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    bert = transformers.BertModel(transformers.BertConfig(**tiny)).eval()
+    model, image = build(RESNET)
+    assert model(image).shape == (1, 1000)
+    assert bert(torch.ones(1, 3, dtype=torch.int64)).last_hidden_state.shape == (1, 3, 8)

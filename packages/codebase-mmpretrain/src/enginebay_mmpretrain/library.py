@@ -16,7 +16,7 @@ _PACKAGE = "enginebay-mmpretrain[mmpretrain]"
 
 
 def import_library() -> ModuleType:
-    """Import mmpretrain.
+    """Import mmpretrain, without its multimodal models.
 
     Raises:
         MissingDependencyError: mmpretrain is not installed, or cannot be imported.
@@ -27,10 +27,15 @@ def import_library() -> ModuleType:
             hint=install_command(_PACKAGE),
         )
     try:
-        return import_module("mmpretrain")
+        library = import_module("mmpretrain")
+        # No classifier needs the multimodal models. mmpretrain imports them with its classifiers if
+        # transformers and pycocotools are installed, which raises with transformers 5.
+        import_module("mmpretrain.utils.dependency").WITH_MULTIMODAL = False  # type: ignore[attr-defined]
+        import_module("mmpretrain.models")
     except Exception as err:  # packages check each other's versions; torchvision may fail
         why = str(err).partition("\n")[0]
         raise MissingDependencyError(
             f"mmpretrain is installed but cannot be imported: {type(err).__name__}: {why}",
             hint=f"{install_command(_PACKAGE)}, with matching builds of torch and torchvision",
         ) from err
+    return library

@@ -95,15 +95,15 @@ def _is_classifier(kind: object) -> bool:
 
     if not isinstance(kind, type):
         kind = _find_registered(str(kind))
-    return kind is not None and issubclass(kind, BaseClassifier)
+    # Instead of a multimodal model, a function is registered, which raises.
+    return isinstance(kind, type) and issubclass(kind, BaseClassifier)
 
 
-def _find_registered(kind: str) -> type | None:
-    """Return the class that mmpretrain registers under the name ``kind``, or None."""
+def _find_registered(kind: str) -> object:
+    """Return what mmpretrain registers under the name ``kind``, or None."""
     from mmpretrain.registry import MODELS
 
-    registered: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
-    return registered
+    return MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
 
 
 def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
