@@ -15,6 +15,8 @@ from argparse import HelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from write_reference import as_directives
+
 if TYPE_CHECKING:
     from argparse import Action
     from collections.abc import Iterable, Iterator
@@ -79,7 +81,8 @@ def pages() -> Iterator[tuple[str, str]]:
     sources = {path: path.removeprefix("docs/") for path in docs} | INCLUDED
     python = sources.pop("docs/reference/python.md")
     for source, page in sources.items():
-        yield page, adapted((ROOT / source).read_text(encoding="utf-8"), source, page)
+        text = (ROOT / source).read_text(encoding="utf-8")
+        yield page, adapted(as_directives(text), source, page)
     yield from python_pages(python)
     yield "reference/command-line.md", "\n".join(command_line())
     yield "reference/changelog.md", changelog()
@@ -88,7 +91,8 @@ def pages() -> Iterator[tuple[str, str]]:
 def python_pages(page: str) -> Iterator[tuple[str, str]]:
     """A page for each part of ``docs/reference/python.md``, and one that lists them."""
     source = f"docs/{page}"
-    overview, *parts = re.split(r"^## ", (ROOT / source).read_text(encoding="utf-8"), flags=re.M)
+    text = as_directives((ROOT / source).read_text(encoding="utf-8"))
+    overview, *parts = re.split(r"^## ", text, flags=re.M)
     listed = []
     for part in parts:
         title = part.partition("\n")[0]
