@@ -66,7 +66,29 @@ def test_a_missing_directory_is_refused(tmp_path):
 def test_a_misspelled_directory_gets_a_suggestion(folder):
     (folder.parent / "models").mkdir()  # no artifact
     assert refused(folder.parent / "modell").hint == f"did you mean '{folder}'?"
-    assert refused(folder.parent / "other").hint is None
+    assert refused(folder.parent / "other").hint == "artifacts beside it: model"
+    assert refused(folder.parent / "models" / "other").hint is None
+
+
+def test_an_artifact_one_level_up_or_down_is_suggested(folder, tmp_path):
+    within = tmp_path / "a[b]c"
+    within.mkdir()
+    inside, other = (shutil.copytree(folder, within / name) for name in ("inside", "other"))
+    meant = f"did you mean '{inside}'?"
+    for wrong in ("inside", "a[b]c/insid", "a[b]c/new/inside"):
+        assert refused(tmp_path / wrong).hint == meant, wrong
+    assert refused(inside / "model.bin").hint == refused(inside / "ir" / "model.onnx").hint == meant
+    assert refused(within).hint == f"did you mean '{inside}' or '{other}'?"
+    (inside / "manifest.json").write_text('{"name": "a page"}')
+    assert refused(within).hint == f"did you mean '{other}'?", "another tool's manifest"
+    assert refused(Path("/")).hint is None
+
+
+def test_a_model_file_instead_of_an_artifact_is_to_be_deployed(tmp_path):
+    (tmp_path / "net.onnx").touch()
+    assert refused(tmp_path / "net.onnx").hint == (
+        f"deploy the model first: enginebay deploy {tmp_path}/net.onnx"
+    )
 
 
 def test_a_file_instead_of_a_directory_is_refused(tmp_path):

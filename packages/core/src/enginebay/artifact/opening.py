@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
+from glob import escape
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +15,7 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.consistent_reading import read_consistently
 from enginebay.artifact.file_checks import REBUILD_HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
+from enginebay.display import join_names
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.verdict import VerdictWarning, has_axis
@@ -266,10 +268,11 @@ def _open_directory(path: Path) -> Artifact:
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "does not exist"
         message = f'"{path}" {state}: expected the directory of an artifact'
-        raise ArtifactError(message, hint=_suggest_neighbour(path))
+        raise ArtifactError(message, hint=_suggest_artifact(path))
     where = path / MANIFEST_NAME
     if not where.is_file():
-        raise ArtifactError(f'"{path}" is not an artifact: it contains no {MANIFEST_NAME}')
+        message = f'"{path}" is not an artifact: it contains no {MANIFEST_NAME}'
+        raise ArtifactError(message, hint=_suggest_artifact(path))
     manifest = manifests.read_manifest(where)
     check_paths(manifest.files, where)
     _check_model_files(manifest, where)
@@ -284,12 +287,28 @@ def _open_directory(path: Path) -> Artifact:
     return Artifact(root, manifest)
 
 
-def _suggest_neighbour(path: Path) -> str | None:
-    if path.suffix in SUFFIXES.values() and path.exists():
+def _suggest_artifact(path: Path) -> str | None:
+    """Return a hint with the artifacts around a path, in it or beside it; None without any."""
+
+    def below(folder: Path, name: str = "*") -> list[Path]:
+        found = sorted(folder.glob(f"{name}/{MANIFEST_NAME}"))
+        return [where.parent for where in found if manifests.is_manifest(where)]
+
+    around = [each for each in path.parents[:2] if manifests.is_manifest(each / MANIFEST_NAME)]
+    meant = around[:1] or below(path)
+    if not meant and path.suffix in SUFFIXES.values() and path.exists():
         return f"deploy the model first: enginebay deploy {path}"
-    artifacts = [manifest.parent.name for manifest in path.parent.glob(f"*/{MANIFEST_NAME}")]
-    guess = nearest(path.name, artifacts)
-    return f"did you mean '{path.with_name(guess)}'?" if guess and path.name else None
+    if not meant and path.name:
+        beside = below(path.parent)
+        deeper = below(path.parent, f"*/{escape(path.name)}")
+        others = (*beside, *deeper, *below(path.parent.parent))
+        guess = nearest(path.name, [each.name for each in others])
+        # One folder has several names: "../here/model" and "model".
+        meant = [*{each.resolve(): each for each in others if each.name == guess}.values()]
+        if not meant and beside:
+            return f"artifacts beside it: {join_names([each.name for each in beside])}"
+    shown = " or ".join(f"'{each}'" for each in meant[:3])
+    return f"did you mean {shown}?" if shown else None
 
 
 def _check_model_files(manifest: Manifest, where: Path) -> None:
