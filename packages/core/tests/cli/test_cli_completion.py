@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -44,6 +45,37 @@ def test_bash_completes_valid_words(cli: Run, here: Path, line: str, offered: se
     assert done.stderr == ""
 
 
+FISH = [
+    ("enginebay de", {"deploy"}),
+    ("enginebay deploy --backend loop", {"loopback"}),
+    ("enginebay deploy --allow-", {"--allow-env", "--allow-mismatch", "--allow-unverified"}),
+    ("enginebay deploy --ga", {"--gain"}),
+    ("enginebay deploy --ir to", {"torchscript"}),
+    ("enginebay check-env l", {"loopback"}),
+    ("enginebay inspect ti", {"tiny.onnx"}),
+    ("enginebay run --output ti", {"tiny.onnx"}),
+    ("enginebay completion f", {"fish"}),
+    ("enginebay backends ti", set()),
+]
+
+
+def test_fish_completes_valid_words(cli: Run, here: Path) -> None:
+    script = cli("completion", "fish").out
+    assert re.search(r"^complete -c enginebay -n .*deploy.* -l gain ", script, re.MULTILINE)
+    if not (fish := shutil.which("fish")):
+        return
+    (here / "script.fish").write_text(script)
+    for line, offered in FISH:
+        done = subprocess.run(
+            [fish, "--no-config", "-c", f"source script.fish; complete -C '{line}'"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = {row.partition("\t")[0] for row in done.stdout.splitlines()}
+        assert (found, done.stderr) == (offered, ""), line
+
+
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
 def test_scripts_of_other_shells_complete(cli: Run, here: Path, shell: str) -> None:
     ran = cli("completion", shell)
@@ -69,7 +101,7 @@ def test_a_broken_backend_does_not_stop_completion(
 
 
 def test_an_unknown_shell_is_an_error_with_the_known_shells(cli: Run) -> None:
-    ran = cli("completion", "fish")
+    ran = cli("completion", "elvish")
     assert ran.code == 2
-    assert "'fish'" in ran.err
-    assert "'bash', 'zsh', 'tcsh'" in ran.err
+    assert "'elvish'" in ran.err
+    assert "'bash', 'zsh', 'fish', 'tcsh'" in ran.err

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ('eval "$(enginebay completion bash)"',)
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 #: The metavars of arguments that are files.
 _FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR", "SWEEP", "ROWS.jsonl")
@@ -31,6 +31,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.epilog = (
         'bash: add eval "$(enginebay completion bash)" to ~/.bashrc. '
         "zsh: enginebay completion zsh > FOLDER/_enginebay, with FOLDER in $fpath. "
+        "fish: enginebay completion fish > ~/.config/fish/completions/enginebay.fish. "
         "tcsh: enginebay completion tcsh > FILE, and source FILE in ~/.tcshrc."
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
