@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -270,8 +271,24 @@ def test_wrong_engine_is_a_mismatch_and_not_published(tmp_path: Path) -> None:
             work_dir=tmp_path / "out",
         )
     assert caught.value.verdict.verdict == "mismatched"
+    assert caught.value.receipt.engine == f"onnx.reference {onnx.__version__}"
     assert "would pass" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_hint_of_a_mismatch_has_no_folder_that_reads_as_a_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotVerifiedError) as caught:
+        eb.deploy(
+            nn.Linear(3, 2),
+            torch.ones(1, 3),
+            backend="loopback",
+            params={"gain": 1.01},
+            work_dir="-out",
+        )
+    assert "enginebay bisect ./-out names the layer" in (caught.value.hint or "")
 
 
 def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:
@@ -321,6 +338,7 @@ def test_engine_that_kills_or_hangs_its_process_is_crashed(
             verify=eb.VerifyOptions(timeout=6 * soon if text == "limit" else 600),
         )
     assert caught.value.verdict.verdict == "crashed"
+    assert caught.value.receipt is None
     assert text in str(caught.value)
     assert not (tmp_path / "out").exists()
 

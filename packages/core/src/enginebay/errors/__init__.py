@@ -277,9 +277,6 @@ class FailedVerification(Protocol):
     def outputs(self) -> Sequence[Any]:
         """Each output's comparison in its worst sample."""
 
-    def headline(self) -> str:
-        """Return the verdict with its reason, in one line."""
-
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as the document that ``--json`` prints."""
 
@@ -289,7 +286,10 @@ class NotVerifiedError(EnginebayError):
 
     Attributes:
         verdict: The full :class:`~enginebay.Verification`.
+        receipt: The :class:`~enginebay.Receipt` of the engine that ran; None if it crashed.
     """
+
+    receipt: Any = None
 
     def __init__(
         self, message: str, *, verdict: FailedVerification, hint: str | Hint | None = None

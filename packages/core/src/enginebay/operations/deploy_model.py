@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import ComparatorRecord, staging
-from enginebay.display import join_names
+from enginebay.display import join_names, short_path
 from enginebay.errors import ConversionError, ExportError, NotVerifiedError, UsageError
 from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
@@ -34,6 +33,7 @@ from enginebay.reference import HIDDEN_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from enginebay.config import ExportOptions, VerifyOptions
     from enginebay.operations.steps import Step
@@ -246,11 +246,10 @@ def _check_verdict(
 ) -> None:
     """Raise NotVerifiedError if the verdict is not ``verified``, and no option allows it."""
     verification, verdict = settled.verification, settled.verification.verdict
-    # An engine for other machines is always unverified until it runs on one of them.
-    allows_unverified = settled.receipt is None or options.allow_unverified
     if verdict == "verified" or options.allow_mismatch:
         return
-    if verdict == "unverified" and allows_unverified:
+    # An engine for other machines is always unverified until it runs on one of them.
+    if verdict == "unverified" and (settled.receipt is None or options.allow_unverified):
         return
     option = "--allow-unverified" if verdict == "unverified" else "--allow-mismatch"
     hint = f"{option} publishes the artifact with this verdict"
@@ -263,7 +262,7 @@ def _check_verdict(
         hint = f"{first or 'check the model, the rewriters or the params'}; {hint}"
         # An engine that cannot run here cannot be bisected.
         if not lines and verification.simulation is None:
-            here = Path.cwd()
-            path = str(target.relative_to(here) if target.is_relative_to(here) else target)
-            hint += f", and then enginebay bisect {shlex.quote(path)} names the layer"
-    raise NotVerifiedError(verification.explain(suspicions), verdict=verification, hint=hint)
+            hint += f", and then enginebay bisect {shlex.quote(short_path(target))} names the layer"
+    err = NotVerifiedError(verification.explain(suspicions), verdict=verification, hint=hint)
+    err.receipt = settled.receipt
+    raise err
