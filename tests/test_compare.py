@@ -171,6 +171,66 @@ def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
     assert [values.get("streams") for values in params] == [None, 2]
 
 
+def test_an_axis_is_a_row_for_each_value_of_a_parameter(cli: Run, here: Path) -> None:
+    (here / "net.py").write_text(NET)
+    done = cli(
+        *("compare", "net.py:build", "--backend=onnxruntime,openvino", "--file-name=a", *QUICK),
+        *("--axis", "intra-op-threads=1 2", "--axis=providers=CPUExecutionProvider nowhere"),
+        *("--json", "--work-dir=all"),
+    )
+    assert done.code == 1
+    rows = json.loads(done.out)["rows"]
+    assert [(row["backend"], row["verdict"], row["params"]) for row in rows] == [
+        *(
+            ("onnxruntime", verdict, {"intra_op_threads": count, "providers": [name]})
+            for count in (1, 2)
+            for name, verdict in (("CPUExecutionProvider", "verified"), ("nowhere", "failed"))
+        ),
+        ("openvino", "verified", {}),
+    ]
+    first = eb.open_artifact(rows[0]["artifact"])
+    assert first.path.name == "onnxruntime-intra_op_threads=1-providers=CPUExecutionProvider"
+    assert first.manifest.params["intra_op_threads"] == 1
+    assert [file.name for file in first.files] == ["a.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "message", "hint"),
+    [
+        ("thread=1 2", "unknown parameter 'thread' for onnxruntime", None),
+        ("inter-op-threads", "the list of values of 'inter_op_threads' is empty", None),
+        ("precision=fp32", "--axis cannot set 'precision'", "--precision fp32,fp16"),
+        ("device=cpu", "parameter 'device' is specified twice", "remove one of them"),
+        (
+            "intra_op_threads=1 a",
+            (
+                "--axis intra_op_threads=1 a: argument --intra-op-threads: 'a' does not fit "
+                "OnnxruntimeParams.intra_op_threads: expected int"
+            ),
+            "--axis 'threads=1 2'",
+        ),
+        ("profile='", "--axis profile=': No closing quotation", "--axis 'threads=1 2'"),
+        (
+            "compiled=yes maybe",
+            (
+                "--axis compiled=yes maybe: argument --compiled/--no-compiled: ignored explicit "
+                "argument 'maybe'"
+            ),
+            "--axis 'threads=1 2'",
+        ),
+    ],
+)
+def test_a_wrong_axis_is_refused(
+    cli: Run, here: Path, axis: str, message: str, hint: str | None
+) -> None:
+    (here / "net.py").write_text(NET)
+    done = cli("compare", "net.py:build", "--backend=onnxruntime", "--device=cpu", "--axis", axis)
+    assert done.code == 2
+    first, *rest = done.err.splitlines()
+    assert first == f"error: {message}"
+    assert rest == ([f"hint: {hint}"] if hint else [])
+
+
 def test_command_line_prints_a_row_per_backend(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
     done = cli(

@@ -1,21 +1,49 @@
-"""Backend parameters that are passed to several backends at once."""
+"""Backend parameters that are passed to several backends at once, or with several values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from enginebay import Backend
 
 
-def own_params(backend: Backend, params: Mapping[str, object]) -> dict[str, object]:
-    """Return the entries of ``params`` that the backend declares, as a new dict."""
-    known = backend.Params.__struct_fields__
+def own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[str, object]:
+    """Return the entries of ``params`` that the backend declares; all of them for None."""
+    known = backend.Params.__struct_fields__ if backend else params
     return {name: value for name, value in params.items() if name in known}
+
+
+def list_axes(backend: Backend | None, params: Mapping[str, object]) -> dict[str, list[object]]:
+    """Return the values of each parameter that the backend declares; of all of them for None.
+
+    A list has several values, whose combinations become rows; any other value is the only one.
+    """
+    return {
+        name: list(value) if isinstance(value, list | tuple) else [value]
+        for name, value in own_params(backend, params).items()
+    }
+
+
+def describe_params(params: Mapping[str, object]) -> str:
+    """Return a text for each parameter, after a space, for the name of a row.
+
+    Example:
+        >>> describe_params({"threads": 2, "providers": ["onnxruntime_qnn"]})
+        ' threads=2 providers=onnxruntime_qnn'
+    """
+    return "".join(f" {name}={_describe_value(value)}" for name, value in params.items())
+
+
+def _describe_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return describe_params(value).lstrip()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def check_shared_param(name: str, backends: Collection[Backend]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import onnx
 import pytest
 import torch
 
@@ -77,8 +78,20 @@ def test_a_wrong_engine_is_a_row_with_its_verdict(tmp_path: Path, loopback: str)
         ({"params": ["gain"]}, UsageError, "'params' is a list, expected a mapping"),
         ({"params": {"precision": "fp16"}}, UsageError, "'params' cannot contain 'precision'"),
         ({"params": {"gian": 2}}, ParamsError, "unknown parameter 'gian' for loopback"),
+        ({"params": {"gain": []}}, ParamsError, "the list of values of 'gain' is empty"),
     ],
-    ids=["negative", "nan", "inf", "text", "precision text", "none", "list", "precision", "typo"],
+    ids=[
+        "negative",
+        "nan",
+        "inf",
+        "text",
+        "precision text",
+        "none",
+        "list",
+        "precision",
+        "typo",
+        "empty",
+    ],
 )
 def test_a_wrong_argument_writes_nothing(
     tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
@@ -87,6 +100,30 @@ def test_a_wrong_argument_writes_nothing(
         compare(tmp_path / "out", **options)
     assert str(caught.value) == message
     assert not (tmp_path / "out").exists()
+
+
+def test_a_list_of_a_parameter_is_a_row_for_each_value(tmp_path: Path, loopback: str) -> None:
+    found = compare(tmp_path, params={"gain": [1.0, 2.0, 1.0], "device": "cpu"}, verify=VERIFY)
+    assert [(row.label, row.verdict, row.params) for row in found.rows] == [
+        ("loopback gain=1.0", "verified", {"gain": 1.0}),
+        ("loopback gain=2.0", "mismatched", {"gain": 2.0}),
+    ]
+    # What did not pass names its engine too.
+    engines = [row.receipt and row.receipt.engine for row in found.rows]
+    assert engines == [f"onnx.reference {onnx.__version__}"] * 2
+    artifact = eb.open_artifact(tmp_path / "loopback-gain=1.0")
+    assert artifact.manifest.params["gain"] == 1.0
+    assert lab.report(tmp_path).comparisons[0].rows == found.rows
+
+
+def test_folders_of_rows_have_different_names(tmp_path: Path, loopback: str) -> None:
+    names = ["a/b", "a b", "é" * 99 + "1", "é" * 99 + "2"]
+    found = compare(tmp_path, params={"file_name": names}, verify=VERIFY)
+    assert [(row.artifact or "").removeprefix(f"{tmp_path}/") for row in found.rows[1:]] == [
+        "loopback-file_name=a-b~2",
+        f"loopback-file_name={'é' * 90}",
+        f"loopback-file_name={'é' * 90}~2",
+    ]
 
 
 @pytest.mark.usefixtures("loopback")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from enginebay import Verification
+from enginebay import Receipt, Verification
 from enginebay.authors import Latency
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison, ComparisonRow
@@ -91,6 +91,32 @@ def test_speeds_add_columns_and_failures_of_the_benchmark() -> None:
     assert lines[2].split()[-4:] == ["-"] * 4
     assert "openvino  the artifact could not be measured: it crashed" in lines
     assert "fastest   ncnn, among the verified" in lines
+
+
+def test_rows_of_one_backend_have_their_parameters_and_engines() -> None:
+    def provided(package: str, name: str, **fields: Any) -> ComparisonRow:
+        receipt = Receipt(device="cpu", engine=f"ort 1.0{package}", provider=name)
+        return row("ort", params={"providers": [name]}, receipt=receipt, **fields)
+
+    rows = (
+        provided("", "CPU", precision="fp32"),
+        provided(
+            ", mine 2.0", "mine", precision="fp32", verdict="mismatched", reason="no\nplace 1"
+        ),
+        row(receipt=Receipt(device="cpu", engine="ncnn 1.0")),
+    )
+    lines = [line.rstrip() for line in str(compared(*rows)).splitlines()]
+    assert [line[:30].split() for line in lines[1:4]] == [
+        ["ort", "providers=CPU", "fp32"],
+        ["ort", "providers=mine", "fp32"],
+        ["ncnn", "-"],
+    ]
+    assert lines[5:] == [
+        "ort providers=CPU        ort 1.0 on CPU",
+        "ort providers=mine       ort 1.0, mine 2.0 on mine",
+        "ort fp32 providers=mine  no",
+        "                         place 1",
+    ]
 
 
 def test_only_verified_rows_are_the_fastest() -> None:

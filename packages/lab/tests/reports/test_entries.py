@@ -119,6 +119,14 @@ def test_the_label_has_the_precision_that_the_engine_computed_in() -> None:
     assert entry.label == "ncnn fp16 → fp32"
 
 
+def test_the_label_has_the_parameters_that_differ_between_rows() -> None:
+    rows = [compared(f"/{n}", params={"threads": n}) for n in (1, 2)]
+    assert labels(merge_entries(report(rows=rows))) == [
+        "ncnn fp32 threads=1",
+        "ncnn fp32 threads=2",
+    ]
+
+
 def test_the_precision_of_a_benchmark_fills_a_gap() -> None:
     (entry,) = merge_entries(report(speeds=(speed("a", artifact="/a", precision="fp16"),)))
     assert (entry.precision, entry.label) == ("fp16", "ncnn fp16")

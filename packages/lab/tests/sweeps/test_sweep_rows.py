@@ -264,7 +264,7 @@ def test_every_field_survives_the_file(tmp_path: Any) -> None:
         ("", {}, "net.py:build on ncnn"),
         ("fp16", {}, "net.py:build on ncnn fp16"),
         ("", {"threads": 2, "device": "cpu"}, "net.py:build on ncnn threads=2 device=cpu"),
-        ("fp16", {"layers": ["a", "b"]}, "net.py:build on ncnn fp16 layers=['a', 'b']"),
+        ("fp16", {"layers": ["a", "b"]}, "net.py:build on ncnn fp16 layers=a,b"),
     ],
 )
 def test_labels(precision: str, params: dict[str, Any], label: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from argparse import ArgumentError, ArgumentParser
 from typing import TYPE_CHECKING, Any
 
+from enginebay.authors import declared_fields
 from enginebay.commands import (
     add_model,
     add_options,
@@ -21,7 +24,7 @@ from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay_lab.commands.result_output import add_report_flag, check_report_flag, print_result
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
     from enginebay import BackendParams
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "enginebay compare net.py:build --all",
     "enginebay compare model.onnx --backend onnxruntime,openvino --precision fp32,fp16",
+    "enginebay compare net.py:build --backend openvino --axis 'threads=1 2'",
 )
 
 
@@ -56,6 +60,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         default=[],
         metavar="NAME[,NAME …]",
         help="the precisions to compare (default: each backend's default)",
+    )
+    parser.add_argument(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="PARAMETER='VALUE VALUE …'",
+        help="values of a parameter to compare, each as for the parameter's flag; all combinations "
+        "of several parameters",
     )
     add_report_flag(parser)
     if {"-h", "--help", "--help-all"} & set(argv) and not ("--all" in argv or named_backends(argv)):
@@ -104,6 +116,33 @@ def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
             continue
 
 
+def _read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, list[object]]:
+    """Return a parameter's name and its values from a text such as ``threads=1 2``.
+
+    Raises:
+        UsageError: The text has another form, or a value does not fit.
+    """
+    field, _, values = text.partition("=")
+    name, flag = field.replace("-", "_"), field.replace("_", "-")
+    if name in ("precision", "work_dir"):
+        raise UsageError(f"--axis cannot set '{name}'", hint="--precision fp32,fp16")
+    # Another parser, which reads one value as the parameter's flag does.
+    parser = ArgumentParser(add_help=False, exit_on_error=False)
+    switches: dict[str, str] = {}
+    for kind in [kind for kind in kinds if name in kind.__struct_fields__][:1]:
+        kind.add_arguments(parser, only=[name])
+        if declared_fields(kind)[name].type is bool:
+            switches = {"yes": f"--{flag}", "no": f"--no-{flag}"}
+    try:
+        words = shlex.split(values)
+        flags = [switches.get(word, f"--{flag}={word}") for word in words]
+        found = [parser.parse_known_args([each])[0] for each in flags]
+    except (ArgumentError, ValueError) as err:
+        raise UsageError(f"--axis {text}: {err}", hint="--axis 'threads=1 2'") from err
+    # Of a parameter that no backend has, compare() tells.
+    return name, [getattr(each, name, word) for each, word in zip(found, words, strict=True)]
+
+
 def run(args: Namespace) -> int:
     """Compare, and print a row for each backend and precision.
 
@@ -120,7 +159,13 @@ def run(args: Namespace) -> int:
     names = _compared_backends(args.argv)
     params: dict[str, Any] = {}
     for kind in _params_classes(names):
-        params |= kind.given_arguments(args)
+        # A list is one value here, and several for compare().
+        params |= {name: [value] for name, value in kind.given_arguments(args).items()}
+    for text in args.axis:
+        name, values = _read_axis(text, list(_params_classes(names)))
+        if name in params:
+            raise UsageError(f"parameter '{name}' is specified twice", hint="remove one of them")
+        params[name] = values
     precisions = [name for value in args.precision for name in value.split(",") if name]
     params.pop("precision", None)  # compare() takes a list of precisions instead
     command = repeatable_command(args.argv)

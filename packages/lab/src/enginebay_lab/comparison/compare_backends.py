@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,39 +27,44 @@ from enginebay.errors import (
     EnginebayError,
     ModelError,
     ModelSourceError,
+    ParamsError,
     UsageError,
 )
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
 from enginebay_lab.measurement.benchmark_artifact import benchmark
-from enginebay_lab.shared_params import check_shared_param, own_params
+from enginebay_lab.shared_params import (
+    check_shared_param,
+    describe_params,
+    list_axes,
+    own_params,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from enginebay import Backend
     from enginebay.authors import Step
     from enginebay.authors.sources import ModelSource
 
 
 class Combination(NamedTuple):
-    """One backend at one precision.
+    """One backend at one precision, with one value of each parameter.
 
     Attributes:
         backend: The backend's name.
         precision: The precision; empty for the backend's default.
+        params: The backend's parameters.
+        varied: Those parameters of which the comparison has several values.
+        label: The name of the row: ``openvino fp16``, ``onnxruntime providers=onnxruntime_qnn``.
+        folder: The name of the artifact's folder: ``openvino-fp16``.
     """
 
     backend: str
-    precision: str = ""
-
-    @property
-    def label(self) -> str:
-        """The backend and its precision: ``openvino fp16``."""
-        return f"{self.backend} {self.precision}".rstrip()
-
-    @property
-    def folder(self) -> str:
-        """The name of the artifact's folder: ``openvino-fp16``."""
-        return self.label.replace(" ", "-")
+    precision: str
+    params: dict[str, object]
+    varied: dict[str, object]
+    label: str
+    folder: str
 
 
 def compare(
@@ -75,9 +82,9 @@ def compare(
 ) -> Comparison:
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
-    The model is loaded once, and deployed with :func:`enginebay.deploy` for each backend and
-    precision. A failed deployment becomes a row with the reason of the failure. After each
-    deployment, the rows so far are written to ``comparison.json`` in ``work_dir``.
+    The model is loaded once, and deployed with :func:`enginebay.deploy` for each backend, precision
+    and combination of parameters. A failed deployment becomes a row with the reason of the failure.
+    After each deployment, the rows so far are written to ``comparison.json`` in ``work_dir``.
 
     Args:
         model: The model, in any form that :func:`enginebay.deploy` accepts.
@@ -86,7 +93,8 @@ def compare(
         backends: The names of the backends; by default all installed backends.
         precisions: The precisions; by default each backend's default precision.
         params: Backend parameters by name; each backend gets the parameters that its class
-            declares.
+            declares. As in a sweep, a list has several values, with a row for each; a list of lists
+            has several lists.
         seconds: The time limit in seconds for the benchmark of each artifact, see
             :func:`enginebay_lab.benchmark`. The benchmark runs after all deployments; 0 to skip it.
         overwrite: Replace existing artifacts, one at a time.
@@ -109,24 +117,25 @@ def compare(
     if not 0 <= seconds < math.inf:
         raise UsageError(f"'seconds' is {seconds:g}, expected 0 or more")
     command = python_call()
-    combinations = _list_combinations(backends, precisions)
     params = params or {}
-    _check_params({pair.backend for pair in combinations}, params)
+    combinations = _list_combinations(backends, precisions, params)
     folder = _check_folder(Path(work_dir), combinations, overwrite=overwrite)
     if options.get("data") is not None:
         options["data"] = eb.DataSet.of(options["data"])  # once: a stream cannot be read again
     steps = Steps(watch)
     with steps("model") as set_detail:
         # Once for all rows: code that builds a model may initialize its weights at random.
-        source = _load_model(model, args, params, options.get("config"))
+        source = _load_model(model, args, combinations[0].params, options.get("config"))
         set_detail(source.description)
     comparison = Comparison(model=source.description, command=command)
     refusals: list[EnginebayError] = []
     runnable: list[str] = []
     for pair in combinations:
         start = time.perf_counter()
-        precision = pair.precision or default_precision(pair.backend, params)
-        row = ComparisonRow(backend=pair.backend, precision=precision, verdict="failed")
+        precision = pair.precision or default_precision(pair.backend, pair.params)
+        row = ComparisonRow(
+            backend=pair.backend, precision=precision, params=pair.varied, verdict="failed"
+        )
         try:
             # Each artifact records the call of compare, not of deploy.
             with steps(pair.label) as set_detail, typed(command):
@@ -134,7 +143,7 @@ def compare(
                     source,
                     args,
                     backend=pair.backend,
-                    params=own_params(eb.get_backend(pair.backend), params),
+                    params=pair.params,
                     precision=pair.precision or None,
                     work_dir=folder / pair.folder,
                     overwrite=overwrite,
@@ -165,13 +174,13 @@ def compare(
 
 
 def _list_combinations(
-    backends: Sequence[str] | None, precisions: Sequence[str]
+    backends: Sequence[str] | None, precisions: Sequence[str], params: Mapping[str, object]
 ) -> list[Combination]:
-    """Return each combination of a backend and a precision once.
+    """Return each combination of a backend, a precision and the parameters' values once.
 
     Raises:
-        UsageError: No backend is installed or requested, or an argument is a string instead of a
-            sequence.
+        UsageError: No backend is installed or requested, an argument is a string instead of a
+            sequence, or no backend declares one of the parameters.
     """
     for argument, texts in (("backends", backends), ("precisions", precisions)):
         if isinstance(texts, str):
@@ -182,29 +191,47 @@ def _list_combinations(
     names = installed_backends() if backends is None else backends
     if not names:
         raise UsageError("no backend to compare", hint="list the backends: enginebay backends")
-    return list(
-        dict.fromkeys(
-            Combination(name, precision) for name in names for precision in precisions or ("",)
-        )
-    )
+    engines = {name: _load_backend(name) for name in names}
+    _check_params(engines, params)
+    found: list[Combination] = []
+    for name, engine in engines.items():
+        axes = list_axes(engine, params)
+        for precision, *values in product(dict.fromkeys(precisions or ("",)), *axes.values()):
+            chosen = dict(zip(axes, values, strict=True))
+            varied = {key: value for key, value in chosen.items() if len(axes[key]) > 1}
+            label = f"{name} {precision}".rstrip() + describe_params(varied)
+            if (name, precision, chosen) in [pair[:3] for pair in found]:
+                continue
+            # File names have at most 255 bytes.
+            folder = re.sub(r"[^\w.,=]+", "-", label).encode()[:200].decode(errors="ignore")
+            same = sum(folder == pair.folder.partition("~")[0] for pair in found)
+            folder += f"~{same + 1}" if same else ""
+            found.append(Combination(name, precision, chosen, varied, label, folder))
+    return found
 
 
-def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
-    """Raise an error if a backend is not installed, or no backend declares one of ``params``."""
+def _load_backend(name: str) -> Backend | None:
+    """Return a backend; None for a broken one, whose parameters are unknown."""
+    try:
+        return eb.get_backend(name)
+    except BackendNotFoundError:
+        raise
+    except EnginebayError:
+        return None  # its row gets the error
+
+
+def _check_params(engines: Mapping[str, Backend | None], params: Mapping[str, object]) -> None:
+    """Raise an error if a parameter has no values, or no backend declares it."""
     if not isinstance(params, Mapping):
         raise UsageError(f"'params' is a {type(params).__name__}, expected a mapping")
     if "precision" in params:
         raise UsageError("'params' cannot contain 'precision'", hint="pass precisions=['fp16']")
-    engines = []
-    for name in backends:
-        try:
-            engines.append(eb.get_backend(name))
-        except BackendNotFoundError:
-            raise
-        except EnginebayError:
-            return  # a broken backend's parameters are unknown; its row gets the error
-    for name in params:
-        check_shared_param(name, engines)
+    known = [engine for engine in engines.values() if engine]
+    for name, value in params.items():
+        if value in ([], ()):
+            raise ParamsError(f"the list of values of '{name}' is empty")
+        if len(known) == len(engines):
+            check_shared_param(name, known)
 
 
 def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrite: bool) -> Path:

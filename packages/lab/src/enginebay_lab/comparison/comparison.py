@@ -1,13 +1,13 @@
-"""The result of a comparison: a row for each backend and precision."""
+"""The result of a comparison: a row for each backend, precision and combination of parameters."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay import Verification
+from enginebay import Receipt, Verification
 from enginebay.authors.files import write_whole
 from enginebay.commands import (
     Fields,
@@ -22,9 +22,10 @@ from enginebay.errors import NotVerifiedError
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.measurement.statistics import select_fastest
+from enginebay_lab.shared_params import describe_params
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     from enginebay import Deployment
@@ -36,7 +37,7 @@ ROWS_FILE = "comparison.json"
 
 
 class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of deploying the model on one backend at one precision.
+    """The result of deploying the model on one backend at one precision, with its parameters.
 
     Attributes:
         backend: The backend's name.
@@ -52,6 +53,10 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         notes: Notes of the deployment, see :class:`enginebay.Deployment`.
         speed: The artifact's row in the benchmark; None if the artifact was not measured. The
             baseline of the benchmark is the first measured artifact.
+        params: The backend's parameters of this row: in a comparison those that have several
+            values, in a sweep those that the cell specifies.
+        receipt: The engine, device, provider and precision that the engine reports; None if it did
+            not run.
     """
 
     backend: str
@@ -65,11 +70,13 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     speed: BenchmarkRow | None = None
+    params: dict[str, Any] = {}
+    receipt: Receipt | None = None
 
     @property
     def label(self) -> str:
-        """The backend and its precision: ``openvino fp16``, or ``openvino fp16 → fp32``."""
-        return f"{self.backend} {self.precision_text}".rstrip()
+        """The backend, its precision and :attr:`params`: ``openvino fp16 → fp32 threads=2``."""
+        return f"{self.backend} {self.precision_text}".rstrip() + describe_params(self.params)
 
     @property
     def precision_text(self) -> str:
@@ -106,6 +113,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
             artifact=str(artifact.path),
             size=sum(file.size for file in manifest.files),
             notes=(*notes, *verification.fallbacks),
+            receipt=manifest.receipt,
         )
 
     def with_error(self, err: EnginebayError) -> Self:
@@ -114,7 +122,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(err, NotVerifiedError):
             verification = err.verdict
             return msgspec.structs.replace(
-                row, verdict=verification.verdict, verification=verification
+                row, verdict=verification.verdict, verification=verification, receipt=err.receipt
             )
         return msgspec.structs.replace(row, hint=err.hint or "")
 
@@ -128,7 +136,8 @@ class Comparison(
         model: The model's description.
         reference: What the artifacts were verified against, such as PyTorch; empty if no engine
             was built.
-        rows: One row for each backend and precision, in the requested order.
+        rows: One row for each backend, precision and combination of parameters, in the requested
+            order.
         machine: The machine of the benchmark; None if no artifact was measured.
         notes: Reasons why the measurements of the benchmark may be unreliable.
         command: The command or Python call that repeats the comparison.
@@ -170,6 +179,7 @@ class Comparison(
         yield Fields(
             (
                 ("reference", self.reference),
+                *describe_engines(self.rows),
                 *(line for row in self.rows for line in _reason_lines(row)),
                 ("fastest", _describe_fastest(self)),
                 *(("note", note) for note in self.notes),
@@ -183,6 +193,19 @@ class Comparison(
         write_whole(folder / ROWS_FILE, data + b"\n")
 
 
+def describe_engines(rows: Sequence[ComparisonRow]) -> Iterator[tuple[str, str]]:
+    """Yield (label, engine) pairs of the backends that ran several engines, such as providers."""
+    engines: dict[str, dict[tuple[str, str], None]] = {}  # as ordered sets, by backend
+    for row in rows:
+        if ran := row.receipt:
+            label = row.backend + describe_params(row.params)
+            engine = f"{ran.engine} on {ran.provider or ran.device}"
+            engines.setdefault(row.backend, {})[label, engine] = None
+    for pairs in engines.values():
+        if len({engine for _, engine in pairs}) > 1:
+            yield from pairs
+
+
 def _describe_fastest(comparison: Comparison) -> str:
     labels = [row.label for row in comparison.fastest]
     if not labels:
@@ -193,7 +216,7 @@ def _describe_fastest(comparison: Comparison) -> str:
 
 def _reason_lines(row: ComparisonRow) -> Iterator[tuple[str, str]]:
     if row.reason:
-        yield row.label, row.reason
+        yield from ((row.label, line) for line in row.reason.splitlines())
     elif row.verification:
         yield from ((row.label, text) for text in row.verification.fallbacks)
     if row.speed and row.speed.failure:
@@ -204,7 +227,7 @@ def _reason_lines(row: ComparisonRow) -> Iterator[tuple[str, str]]:
 
 def _verdict_cells(row: ComparisonRow) -> tuple[str, ...]:
     return (
-        row.backend,
+        row.backend + describe_params(row.params),
         row.precision_text or "-",
         row.verdict,
         "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",

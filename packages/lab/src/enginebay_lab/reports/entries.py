@@ -14,6 +14,7 @@ from enginebay_lab.comparison.comparison import ComparisonRow
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
+from enginebay_lab.shared_params import describe_params
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,9 +158,11 @@ def _share_end(one: str, other: str) -> bool:
 
 
 def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
-    """Return the entries with labels: backend, precision and, if not unique, the folder."""
+    """Return the entries with labels: backend, precision, parameters; the folder if not unique."""
     plain = [
-        "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision_text}".rstrip()
+        "PyTorch"
+        if entry.is_pytorch
+        else f"{entry.backend} {entry.precision_text}".rstrip() + describe_params(entry.params)
         for entry in entries
     ]
     folders = [

@@ -102,7 +102,8 @@ def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
         facts["Enginebay", manifest.enginebay_version] = None
     for manifest in (artifact.manifest for artifact in report.artifacts):
         receipt = manifest.receipt
-        facts["engine", f"{manifest.backend} {manifest.engine_version}"] = None
+        engine = f"{manifest.backend} {manifest.engine_version}"
+        facts["engine", (receipt and receipt.engine) or engine] = None
         facts["device", f"{receipt.device} {receipt.device_name}".strip() if receipt else ""] = None
         facts["driver", receipt.driver if receipt else ""] = None
     # Facts with the same name together, at the place of the first.

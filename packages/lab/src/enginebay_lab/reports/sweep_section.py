@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.commands import human_error, human_seconds, human_size
+from enginebay_lab.comparison.comparison import describe_engines
 from enginebay_lab.reports.tables import (
     SIGNS,
     PageTable,
@@ -19,6 +20,7 @@ from enginebay_lab.reports.tables import (
     metric_cell,
     number_cell,
 )
+from enginebay_lab.shared_params import describe_params
 from enginebay_lab.sweeps.baseline import VERDICTS
 
 if TYPE_CHECKING:
@@ -93,8 +95,7 @@ def _verdict_table(rows: Sequence[SweepRow]) -> PageTable:
 
 
 def _engine_label(row: SweepRow) -> str:
-    params = "".join(f" {name}={value}" for name, value in row.params.items())
-    return f"{row.backend} {row.precision}".rstrip() + params
+    return f"{row.backend} {row.precision}".rstrip() + describe_params(row.params)
 
 
 def _engine_labels(rows: Sequence[SweepRow]) -> list[str]:
@@ -183,7 +184,7 @@ def _host_facts(rows: Sequence[SweepRow]) -> Iterator[tuple[str, str]]:
         problem = row.environment.failed if row.environment else None
         if problem:
             facts[row.backend, f"{problem.name}: {problem.found}"] = None
-    yield from facts
+    yield from (facts | dict.fromkeys(describe_engines(rows)))
 
 
 def _host_title(host: str) -> str:

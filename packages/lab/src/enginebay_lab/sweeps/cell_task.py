@@ -217,12 +217,7 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
         precision = cell.precision or default_precision(cell.backend, cell.params)
         row = _replace(row.with_error(err), precision=precision)
     else:
-        artifact = deployment.artifact
-        row = _replace(
-            row.with_deployment(deployment),
-            receipt=artifact.manifest.receipt,
-            digest=artifact.digest,
-        )
+        row = _replace(row.with_deployment(deployment), digest=deployment.artifact.digest)
     return _replace(row, seconds=time.perf_counter() - start)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from enginebay_lab.shared_params import describe_params
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -91,5 +93,4 @@ def format_label(model: str, backend: str, precision: str, params: Mapping[str, 
         >>> format_label("net.py:build", "openvino", "fp16", {"threads": 2})
         'net.py:build on openvino fp16 threads=2'
     """
-    settings = "".join(f" {name}={value}" for name, value in params.items())
-    return f"{model} on {backend} {precision}".rstrip() + settings
+    return f"{model} on {backend} {precision}".rstrip() + describe_params(params)

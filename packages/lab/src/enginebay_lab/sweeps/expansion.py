@@ -15,7 +15,7 @@ from enginebay.errors import (
     UsageError,
     did_you_mean,
 )
-from enginebay_lab.shared_params import check_shared_param, own_params
+from enginebay_lab.shared_params import check_shared_param, list_axes, own_params
 from enginebay_lab.sweeps.cells import Cell
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _expand_product(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
         (
             entry,
             name,
-            _list_axes(_own_params(backends[name], {**matrix.keys.params, **_table_params(entry)})),
+            list_axes(backends[name], {**matrix.keys.params, **_table_params(entry)}),
         )
         for entry in matrix.models
         for name in _matrix_backends(matrix)
@@ -167,18 +167,6 @@ def _table_params(entry: MatrixTable) -> dict[str, object]:
     return params
 
 
-def _list_axes(params: Mapping[str, object]) -> dict[str, list[object]]:
-    """Return a list of values for each parameter; a single value becomes a list with one entry."""
-    return {
-        name: list(value) if isinstance(value, list | tuple) else [value]
-        for name, value in params.items()
-    }
-
-
-def _own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[str, object]:
-    return dict(params) if backend is None else own_params(backend, params)
-
-
 def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
     """Yield the sweep cells that ``include`` lists.
 
@@ -191,7 +179,7 @@ def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]
         shared = {**matrix.keys.params, **inherited.get("params", {})}
         # An include is a single cell: lists of values, which are axes, do not apply to it.
         single = {k: v for k, v in shared.items() if not isinstance(v, list | tuple)}
-        params = _own_params(backends[entry.fields["backend"]], single) | _table_params(entry)
+        params = own_params(backends[entry.fields["backend"]], single) | _table_params(entry)
         fields = {"folder": str(matrix.folder), **inherited, **entry.fields, "params": params}
         yield PlacedCell(Cell(**fields), entry.path)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay import Receipt
 from enginebay.commands import Fields, Result, Table, human_seconds, human_size
 from enginebay.environment import EnvReport
-from enginebay_lab.comparison.comparison import ComparisonRow
+from enginebay_lab.comparison.comparison import ComparisonRow, describe_engines
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.sweeps.cells import format_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +34,6 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     Attributes:
         key: The cell's key.
         model: The model, as the cell names it.
-        params: The backend's parameters that the cell specifies.
         fault: The failure of the machine, not of the model, that prevented a result: ``worker
             died``, ``no answer``, ``time limit``, ``crashed``, ``backend`` (the machine cannot use
             the backend), ``other version``, ``not seen`` (a file is missing or different),
@@ -48,7 +45,6 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         versions: The versions on that machine, by package: the backend's plugin, its engine,
             torch.
         environment: The result of ``check-env`` for the backend on that machine.
-        receipt: The device, provider and precision that the engine reports.
         files: A digest of the cell's config and files at the time of the run: ``--resume`` runs the
             cell again if they have changed.
         digest: The digest of the artifact's manifest, which contains the digest of every file.
@@ -59,13 +55,11 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
 
     key: str
     model: str
-    params: dict[str, Any] = {}
     fault: str = ""
     host: str = ""
     machine: Machine | None = None
     versions: dict[str, str] = {}
     environment: EnvReport | None = None
-    receipt: Receipt | None = None
     files: str = ""
     digest: str = ""
     attempts: int = 1
@@ -88,7 +82,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The name of the row in messages: ``net.py:build on openvino fp16 threads=2``."""
-        return format_label(self.model, self.backend, self.precision_text, self.params)
+        return f"{self.model} on {super().label}"
 
 
 class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sweep"):
@@ -117,7 +111,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
         for host, rows in self.hosts.items():
             yield from _host_blocks(host, rows)
         notes = (("note", note) for note in (*self.notes, *_row_notes(self.rows)))
-        yield Fields((*_group_reasons(self.rows), *notes))
+        yield Fields((*_group_reasons(self.rows), *describe_engines(self.rows), *notes))
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -226,8 +220,7 @@ def _group_reasons(rows: Iterable[SweepRow]) -> Iterator[tuple[str, str]]:
 
 
 def _row_reasons(row: SweepRow) -> Iterator[str]:
-    if row.reason:
-        yield row.reason
+    yield from row.reason.splitlines()
     if row.speed and row.speed.failure:
         yield f"its speed could not be measured: {row.speed.failure}"
     if row.attempts > 1:
