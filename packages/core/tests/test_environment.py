@@ -24,7 +24,7 @@ from enginebay.environment import (
     passed,
     skipped,
 )
-from enginebay.errors import PluginError
+from enginebay.errors import PluginError, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -371,3 +371,40 @@ class TestImport:
     def test_an_import_reports_its_duration(self, module):
         assert only(check_import(module("import time; time.sleep(0.02)"))).seconds >= 0.02
         assert only(check_import(module("import time; 1 / 0"))).seconds > 0
+
+
+@pytest.mark.parametrize("start", ["", "__init__.py"])
+def test_a_file_that_hides_an_installed_package_is_named(
+    start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a config with the name of its engine, in the folder of a script."""
+    installed = tmp_path / "site-packages" / "fuel"
+    installed.mkdir(parents=True)
+    if start:  # a namespace package has none
+        (installed / start).touch()
+    (tmp_path / "fuel.py").touch()
+    (tmp_path / "alone.py").touch()
+    for folder in (installed.parent, tmp_path):
+        monkeypatch.syspath_prepend(folder)
+    fuel, alone = map(importlib.import_module, ("fuel", "alone"))
+    try:
+        hidden = f"'{tmp_path}/fuel.py' hides the installed package fuel, rename it: "
+        with pytest.raises(AttributeError) as no_name:
+            _ = fuel.Session
+        assert one_line(no_name.value) == (
+            f"AttributeError: {hidden}module 'fuel' has no attribute 'Session'"
+        )
+        with pytest.raises(ImportError) as no_module:
+            importlib.import_module("fuel.compiler")
+        assert one_line(no_module.value).startswith(f"ModuleNotFoundError: {hidden}No module named")
+        with pytest.raises(AttributeError) as own:
+            _ = alone.Session
+        assert one_line(own.value) == "AttributeError: module 'alone' has no attribute 'Session'"
+    finally:
+        del sys.modules["fuel"], sys.modules["alone"]
+
+
+def test_an_installed_package_hides_nothing() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = msgspec.Session
+    assert one_line(caught.value).startswith("AttributeError: module 'msgspec' has no attribute")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
 # The patterns are texts: re compiles each at its first use.
 _COLOUR = r"\x1b\[[0-9;]*m"
 _MAX_CHARACTERS = 300
+_INSTALLED = "/site-packages/"
 
 # For dynamic sizes, torch.export puts the reason into a list below a line that only announces it.
 _ANNOUNCEMENT = r"^(?:Constraints violated|Found the following conflicts)"
@@ -23,11 +26,34 @@ def without_colours(text: str) -> str:
 
 
 def message_of(err: BaseException) -> str:
-    """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails."""
+    """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails.
+
+    If the exception is about a package that a user's file hides, the text names the file.
+    """
     try:
-        return without_colours(str(err))
+        text = without_colours(str(err))
     except Exception:  # noqa: BLE001  # the exception's class may be anything
         return "<exception str() failed>"  # the text that Python's own tracebacks have
+    return f"{_hidden_package(err)}{text}"
+
+
+def _hidden_package(err: BaseException) -> str:
+    """Return that a file is imported instead of the installed package that an error is about."""
+    name = err.name if isinstance(err, ImportError) else None
+    if isinstance(err, AttributeError) and isinstance(err.obj, ModuleType):
+        name = err.obj.__name__
+    package = (name or "").partition(".")[0]
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    if not file.endswith(f"/{package}.py") or _INSTALLED in file:
+        return ""
+    from importlib.machinery import PathFinder
+    from pathlib import Path
+
+    spec = PathFinder.find_spec(package, [p for p in sys.path if Path(p) != Path(file).parent])
+    found = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec else []
+    if not any(_INSTALLED in place for place in found):
+        return ""
+    return f"'{file}' hides the installed package {package}, rename it: "
 
 
 #: A message of TorchScript continues with two tracebacks; its last line is the reason.
