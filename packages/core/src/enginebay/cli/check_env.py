@@ -78,6 +78,7 @@ def run(args: Namespace) -> int:
 
 def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
     from enginebay.operations import get_backend
+    from enginebay.plugins import list_backends, list_plugins
 
     try:
         backend = get_backend(name)
@@ -90,7 +91,9 @@ def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
     except UsageError:
         raise
     except EnginebayError as err:
-        _raise_strict_fault()
+        # With ENGINEBAY_STRICT_PLUGINS these raise the first error, which may be another plugin's.
+        list_backends()
+        list_plugins()
         if args.traceback:
             import traceback
 
@@ -100,18 +103,6 @@ def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
 
     checks = msgspec.to_builtins(report.checks)
     return {"name": name, "ok": report.ok, "reason": "", "fix": None, "checks": checks}
-
-
-def _raise_strict_fault() -> None:
-    """Raise a broken plugin's error if ENGINEBAY_STRICT_PLUGINS is set.
-
-    Without this function, one plugin's error would be printed under the name of another backend.
-    """
-    from enginebay.plugins import list_backends, list_plugins
-
-    # In strict mode, these raise the first error.
-    list_backends()
-    list_plugins()
 
 
 def _print_result(result: dict[str, Any]) -> None:

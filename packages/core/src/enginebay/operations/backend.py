@@ -63,7 +63,7 @@ class Backend(BackendHooks):
         timeout: float = 120.0,
         log_callback: Callable[[str], object] | None = None,
     ) -> EnvReport:
-        """Check in four stages, each in a child process, whether the backend works on this machine.
+        """Check in four stages, in a child process, whether the backend works on this machine.
 
         Args:
             params: The parameters to check with; by default the backend's defaults.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from enginebay.environment import (
     CUSTOM_OPS,
@@ -19,6 +22,8 @@ from enginebay.environment import (
 from enginebay.errors import EnginebayError, InferenceError, PluginError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enginebay.artifact import ConvertedEngine
     from enginebay.hooks import WrapperRequest
     from enginebay.inference import Wrapper
@@ -36,12 +41,21 @@ _TINY_SHAPE = (1, 3, 4, 4)
 _TRIAL_SECONDS = 60.0
 
 
-def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """In a child process: run all checks of one check-env stage, and return their results."""
-    from enginebay.hooks import CheckEnvRequest
+def serve_tiers(
+    name: str, params: dict[str, Any], with_custom_ops: bool
+) -> Callable[[bytes], bytes]:
+    """In a child process: return the function that runs the check-env stage that it gets."""
     from enginebay.operations.backend import get_backend
 
-    backend = get_backend(name)
+    check = partial(_check_tier, get_backend(name), params, with_custom_ops)
+    return lambda tier: msgspec.json.encode(check(Tier(tier.decode())))
+
+
+def _check_tier(
+    backend: Backend, params: dict[str, Any], with_custom_ops: bool, tier: Tier
+) -> EnvReport:
+    from enginebay.hooks import CheckEnvRequest
+
     core_report = EnvReport()
     if tier is Tier.METADATA:
         core_report = check_distributions(backend.info.runtime_distributions)  # imports nothing
@@ -60,7 +74,7 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
                 tier, "the plugin's check", found=str(err), fix=err.hint or ""
             )
         if tier is Tier.DEVICE and with_custom_ops and report.ok:
-            report += _require_custom_ops(name, report)
+            report += _require_custom_ops(backend.name, report)
         if tier is Tier.SMOKE and report.ok:
             report += _run_tiny_model(backend, request.params, Path(folder))
     return report

@@ -1,8 +1,14 @@
-"""Check of a backend in four stages (``Tier``), each in a child process with a time limit."""
+"""Check of a backend in four stages (``Tier``), in a child process, with a time limit for each.
+
+One process for all stages: a plugin of somebody else may take long to import.
+"""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from enginebay.environment import EnvReport, Tier, failed, skipped
 from enginebay.errors import IsolationError
@@ -11,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enginebay.params import BackendParams
+
+_FUNCTION = "enginebay.operations.checking:serve_tiers"
 
 
 def check_environment(
@@ -30,34 +38,26 @@ def check_environment(
         timeout: The time limit of each stage in seconds.
         log: A function that is called at the end of each stage, with one line for each check.
     """
+    from enginebay.isolation import Worker
+
     report = EnvReport()
-    for tier in Tier:
-        if (cause := report.failed) is not None:
-            tier_report = skipped(tier, tier.value, found=f"{cause.name} failed before")
-        else:
-            tier_report = _check_tier(name, tier, params, with_custom_ops, timeout)
-        report += tier_report
-        if log:
-            for check in tier_report.checks:
-                log(f"{check.tier}: {check.name}: {check.status}, {check.found}")
+    with ExitStack() as stack:
+        for tier in Tier:
+            if (cause := report.failed) is not None:
+                tier_report = skipped(tier, tier.value, found=f"{cause.name} failed before")
+            else:
+                # A crash or a time-out of the child process is a failed check as well.
+                try:
+                    if tier is Tier.METADATA:
+                        arguments = (name, params.to_mapping(), with_custom_ops)
+                        worker = stack.enter_context(Worker(name, _FUNCTION, *arguments))
+                        worker.receive(timeout)
+                    worker.send(tier.encode())
+                    tier_report = msgspec.json.decode(worker.receive(timeout), type=EnvReport)
+                except IsolationError as err:
+                    tier_report = failed(tier, tier.value, found=str(err), fix=err.hint or "")
+            report += tier_report
+            if log:
+                for check in tier_report.checks:
+                    log(f"{check.tier}: {check.name}: {check.status}, {check.found}")
     return report
-
-
-def _check_tier(
-    name: str, tier: Tier, params: BackendParams, with_custom_ops: bool, timeout: float
-) -> EnvReport:
-    from enginebay.isolation import call
-
-    try:
-        return call(
-            "enginebay.operations.checking:check_tier",
-            name,
-            tier,
-            params.to_mapping(),
-            with_custom_ops,
-            timeout=timeout,
-            result_type=EnvReport,
-        )
-    # A crash or a time-out of the child process is a failed check as well.
-    except IsolationError as err:
-        return failed(tier, tier.value, found=str(err), fix=err.hint or "")
