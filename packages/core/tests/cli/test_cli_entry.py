@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import enginebay
+from enginebay.authors import forget_plugins
 from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import (
     OWN,
@@ -413,7 +414,41 @@ def test_the_fix_of_a_duplicate_is_printed_once(cli: Run) -> None:
         ran = cli("backends")
     rows = [line.split() for line in ran.out.splitlines() if line.startswith("twin")]
     assert [row[1:4] for row in rows] == [["duplicate", "b", "0"], ["duplicate", "a", "0"]]
-    assert ran.err.splitlines().count("twin: pip uninstall a, or pip uninstall b") == 1
+    fix = "twin: name one: twin@a or twin@b, or pip uninstall a, or pip uninstall b"
+    assert ran.err.splitlines().count(fix) == 1
+
+
+def test_a_backend_is_chosen_by_its_distribution(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "")
+    chosen = "loopback@temporary-loopback"
+    words = ("deploy", "net.py:build", "--exporter", "torchscript", "--work-dir", "out")
+    with temporary_backend("loopback", "json", distribution="stranger"):
+        ran = cli(*words, "--backend", "loopback")
+        assert ran.code == 3
+        assert ran.err.splitlines()[-1] == (
+            f"hint: name one: loopback@stranger or {chosen}, or pip uninstall stranger, "
+            "or pip uninstall temporary-loopback"
+        )
+        ran = cli(*words, "--backend", chosen, "--gain", "1")
+        assert ran.code == 0, ran.err
+        assert cli("check-env", chosen).code == 0
+        monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "")
+        forget_plugins()
+        assert cli("run", "out").code == 0  # by the backend that built the artifact
+
+
+def test_check_env_imports_a_slow_plugin_once(cli: Run, here: Path) -> None:
+    log = here / "log"
+    source = (
+        "import enginebay, os\n"
+        f"with open({str(log)!r}, 'a') as log: log.write(f'{{os.getpid()}} ')\n"
+        "@enginebay.hookimpl\n"
+        "def rewriters(request): return enginebay.RewriterSet()\n"
+    )
+    with temporary_backend("slow", source, group="enginebay.plugins"):
+        assert cli("check-env", "loopback").code == 0
+    here_and_in_the_child = log.read_text().split()
+    assert len(here_and_in_the_child) == len({*here_and_in_the_child}) == 2
 
 
 def test_check_env_takes_the_parameters_of_one_backend(cli: Run) -> None:

@@ -227,7 +227,9 @@ def test_name_from_two_distributions_makes_two_duplicate_rows() -> None:
     assert {status.reason for status in twins} == {
         "it is provided by a-dist 1 (string) and by b-dist 2 (json)"
     }
-    assert {status.fix for status in twins} == {"pip uninstall a-dist, or pip uninstall b-dist"}
+    assert {status.fix for status in twins} == {
+        "name one: twin@a-dist or twin@b-dist, or pip uninstall a-dist, or pip uninstall b-dist"
+    }
 
 
 @pytest.mark.parametrize(
@@ -242,6 +244,10 @@ def test_name_from_two_distributions_makes_two_duplicate_rows() -> None:
         (None, "", {"aa", "bb"}),
         ("aa", "aa", set()),
         ("nobody", "nobody else", set()),
+        ("aa@temporary-aa", None, {"aa"}),
+        ("aa@nobody", None, set()),
+        (None, "aa@temporary-aa", {"bb"}),
+        (None, "aa@nobody", {"aa", "bb"}),
     ],
 )
 def test_environment_variables_enable_and_disable_backends(
@@ -270,6 +276,24 @@ def test_disabled_row_names_its_variable_and_the_fix(
         (status,) = rows("mine")
         assert status.reason == "ENGINEBAY_DISABLE_BACKENDS lists it"
         assert status.fix == "take mine out of ENGINEBAY_DISABLE_BACKENDS"
+        monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "mine@temporary-mine")
+        (status,) = rows("mine")
+        assert status.fix == "take mine@temporary-mine out of ENGINEBAY_DISABLE_BACKENDS"
+
+
+def test_disabling_one_of_two_distributions_leaves_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
+    monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "twin@b-dist")
+    with (
+        temporary_backend("twin", "json", distribution="b-dist"),
+        temporary_backend("twin", "string", distribution="a-dist"),
+    ):
+        assert [(status.distribution, status.state) for status in rows("twin")] == [
+            ("b-dist", "disabled"),
+            ("a-dist", "installed"),
+        ]
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
@@ -280,11 +304,12 @@ def test_following_the_fix_enables_the_backend(allowed: list[str], name: str) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ENGINEBAY_DISABLE_BACKENDS", raising=False)
         patch.setenv("ENGINEBAY_BACKENDS", ",".join(allowed))
-        fault = disabled_by(name)
+        status = BackendStatus(name, "dist", "1", "module")
+        fault = disabled_by(status)
         assert (fault is None) == (name in allowed)
         if fault:
             patch.setenv(*fault.fix.split("="))
-            assert disabled_by(name) is None
+            assert disabled_by(status) is None
 
 
 def test_strict_listing_raises_at_a_broken_or_duplicate_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -183,7 +184,34 @@ def test_backend_from_two_distributions_is_refused(good: Callable[..., str]) -> 
         with pytest.raises(PluginError) as caught:
             load_backend("twin")
     assert str(caught.value).endswith("it is provided by a-dist 1 (json) and by b-dist 2 (string)")
-    assert caught.value.hint == "pip uninstall a-dist, or pip uninstall b-dist"
+    assert caught.value.hint == (
+        "name one: twin@a-dist or twin@b-dist, or pip uninstall a-dist, or pip uninstall b-dist"
+    )
+
+
+def test_one_of_two_distributions_is_chosen_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, good: Callable[..., str]
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "other")
+    with (
+        temporary_backend("twin", good("twin"), distribution="a-dist"),
+        temporary_backend("twin", good("twin", "\n"), distribution="b-dist"),
+    ):
+        with pytest.raises(BackendNotFoundError, match=r"^no backend 'twin@c-dist' is installed"):
+            load_backend("twin@c-dist")
+        chosen = load_backend("twin@b-dist")
+        assert chosen.status.distribution == "b-dist"
+        assert chosen.info.name == "twin"
+        # Processes that this one starts, and commands without the choice, use it too.
+        assert os.environ["ENGINEBAY_DISABLE_BACKENDS"] == "other,twin@a-dist"
+        assert load_backend("twin") is chosen
+        with pytest.raises(PluginError, match=r"ENGINEBAY_DISABLE_BACKENDS lists it\n"):
+            load_backend("twin@a-dist")
+
+
+def test_the_distribution_of_a_backend_may_be_named_without_need(good: Callable[..., str]) -> None:
+    with temporary_backend("mine", good("mine"), distribution="d"):
+        assert load_backend("mine@d") is load_backend("mine")
 
 
 def test_disabled_backend_is_refused_even_after_loading(

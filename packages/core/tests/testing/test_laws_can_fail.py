@@ -79,7 +79,7 @@ def test_a_name_that_two_distributions_claim_is_caught(
     request: pytest.FixtureRequest, loopback: str
 ) -> None:
     twice = Broken(
-        "test_it_is_installed_once", "duplicate: it is provided by .*; fix: pip unin", ""
+        "test_it_is_installed_once", "duplicate: it is provided by .*; fix: name one: ", ""
     )
     with temporary_backend(loopback, "json", distribution="another"):
         assert outcome(twice, loopback, request) is not None

@@ -19,6 +19,7 @@ from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
 from enginebay.params import SizeLimits
 from enginebay.partition import SIMULATION_FOLDER, Part, load_parts
+from enginebay.plugins import choose_backend
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def load_request(
     """
     opened = open_artifact(artifact)
     manifest = opened.manifest
+    choose_backend(manifest.backend, manifest.plugin.distribution)
     params = manifest.params if device is None else {**manifest.params, "device": device}
     # Any other artifact fits every machine, and does not need the backend here.
     if manifest.built_for or manifest.pinned:

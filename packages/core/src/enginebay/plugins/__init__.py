@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 from enginebay.plugins.discovery import (
     BackendStatus as BackendStatus,
+    choose_backend as choose_backend,
     installed_backends as installed_backends,
     list_backends as list_backends,
     list_commands as list_commands,
@@ -67,6 +68,7 @@ __all__ += [
     "BACKENDS",
     "BackendStatus",
     "cache_folder",
+    "choose_backend",
     "installed_backends",
     "list_backends",
     "list_commands",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from enginebay.errors import PluginError
@@ -17,6 +18,7 @@ from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS, entry_po
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+_DISABLED = "ENGINEBAY_DISABLE_BACKENDS"
 #: Options of pip for a broken installation of one package.
 _AGAIN = "--force-reinstall --no-deps"
 
@@ -55,6 +57,16 @@ class BackendStatus(NamedTuple):
             'enginebay-ncnn 0.1.0'
         """
         return f"{self.distribution} {self.version}"
+
+    @property
+    def full_name(self) -> str:
+        """The name by which users choose this one of several plugins of a name.
+
+        Example:
+            >>> BackendStatus("ncnn", "enginebay-ncnn", "0.1.0", "enginebay_ncnn.plugin").full_name
+            'ncnn@enginebay-ncnn'
+        """
+        return f"{self.name}@{self.distribution}"
 
     @property
     def is_core(self) -> bool:
@@ -112,7 +124,7 @@ def list_plugins() -> list[BackendStatus]:
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
     """
-    return _list(PLUGINS, _disabled_plugin)
+    return _list(PLUGINS, partial(_listed_in, "ENGINEBAY_DISABLE_PLUGINS"))
 
 
 def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
@@ -125,40 +137,50 @@ def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a command is broken or a duplicate.
     """
     taken = Fault("enginebay has a command of this name itself", "its authors must rename it")
-    return _list(COMMANDS, lambda name: taken if name in reserved else None)
+    return _list(COMMANDS, lambda status: taken if status.name in reserved else None)
 
 
-def disabled_by(backend: str) -> Fault | None:
+def choose_backend(name: str, distribution: str) -> bool:
+    """Use one of several distributions that provide a backend of this name; return if it does.
+
+    The choice is for this process and the processes that it starts, which inherit the variable.
+    """
+    rivals = {each.distribution: each for each in _distinct(BACKENDS) if each.name == name}
+    chosen = rivals.pop(distribution, None)
+    if chosen and rivals:
+        listed = _names_in(_DISABLED) or []
+        others = sorted(rival.full_name for rival in rivals.values())
+        os.environ[_DISABLED] = ",".join(dict.fromkeys([*listed, *others]))
+    return chosen is not None
+
+
+def disabled_by(status: BackendStatus) -> Fault | None:
     """Return why an environment variable disables a backend; None if it is enabled."""
     allowed = _names_in("ENGINEBAY_BACKENDS")
-    if allowed is not None and backend not in allowed:
-        listed = ",".join([*allowed, backend])
+    if allowed is not None and not {status.name, status.full_name} & {*allowed}:
+        listed = ",".join([*allowed, status.name])
         return Fault("ENGINEBAY_BACKENDS does not list it", f"ENGINEBAY_BACKENDS={listed}")
-    if backend in (_names_in("ENGINEBAY_DISABLE_BACKENDS") or []):
-        return Fault(
-            "ENGINEBAY_DISABLE_BACKENDS lists it",
-            f"take {backend} out of ENGINEBAY_DISABLE_BACKENDS",
-        )
+    return _listed_in(_DISABLED, status)
+
+
+def _listed_in(variable: str, status: BackendStatus) -> Fault | None:
+    for name in (status.name, status.full_name):
+        if name in (_names_in(variable) or []):
+            return Fault(f"{variable} lists it", f"take {name} out of {variable}")
     return None
-
-
-def _disabled_plugin(name: str) -> Fault | None:
-    if name not in (_names_in("ENGINEBAY_DISABLE_PLUGINS") or []):
-        return None
-    return Fault(
-        "ENGINEBAY_DISABLE_PLUGINS lists it", f"take {name} out of ENGINEBAY_DISABLE_PLUGINS"
-    )
 
 
 def unknown_disabled_plugins() -> str:
     """Return a message about names in ENGINEBAY_DISABLE_PLUGINS that no plugin has, or no text."""
-    named = _names_in("ENGINEBAY_DISABLE_PLUGINS")
-    known = [status.name for status in list_plugins()] if named else []
-    if not (unknown := [name for name in named or [] if name not in known]):
+    if not (named := _names_in("ENGINEBAY_DISABLE_PLUGINS")):
+        return ""
+    plugins = list_plugins()
+    known = [status.name for status in plugins]
+    if not (unknown := {*named} - {*known} - {status.full_name for status in plugins}):
         return ""
     return (
-        f"ENGINEBAY_DISABLE_PLUGINS lists {', '.join(map(repr, unknown))}, but no plugin has this "
-        f"name; installed: {', '.join(dict.fromkeys(known)) or 'none'}"
+        f"ENGINEBAY_DISABLE_PLUGINS lists {', '.join(map(repr, sorted(unknown)))}, but no plugin "
+        f"has this name; installed: {', '.join(dict.fromkeys(known)) or 'none'}"
     )
 
 
@@ -188,27 +210,34 @@ def strict_error(err: PluginError) -> PluginError:
     )
 
 
-def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:
+def _list(group: str, disabled: Callable[[BackendStatus], Fault | None]) -> list[BackendStatus]:
+    claims: dict[str, list[BackendStatus]] = {}
+    for entry in _distinct(group):
+        claims.setdefault(entry.name, []).append(entry)
+    statuses = []
+    for _, claimants in sorted(claims.items()):
+        faults = [(entry, disabled(entry)) for entry in claimants]
+        # First, so that a mapping from names has the one that can be used.
+        statuses += [_with(entry, "disabled", fault) for entry, fault in faults if fault]
+        rivals = [entry for entry, fault in faults if not fault]
+        if len(rivals) > 1:
+            fault = _rivalry(group, rivals)
+            statuses += [_with(entry, "duplicate", fault) for entry in rivals]
+        else:
+            statuses += [_checked(group, entry) for entry in rivals]
+    if is_strict():
+        _raise_first_fault(group, statuses)
+    return statuses
+
+
+def _distinct(group: str) -> list[BackendStatus]:
     # The same name and module twice is one plugin, such as an editable install next to its wheel.
     plugins = {
         (entry.name, entry.module): BackendStatus(*entry[1:5])
         for entry in entry_points()
         if entry.group == group
     }
-    claims: dict[str, list[BackendStatus]] = {}
-    for entry in plugins.values():
-        claims.setdefault(entry.name, []).append(entry)
-    statuses = []
-    for name, rivals in sorted(claims.items()):
-        if fault := disabled(name):
-            statuses += [_with(entry, "disabled", fault) for entry in rivals]
-        elif len(rivals) > 1:
-            statuses += [_with(entry, "duplicate", _rivalry(rivals)) for entry in rivals]
-        else:
-            statuses.append(_checked(group, rivals[0]))
-    if is_strict():
-        _raise_first_fault(group, statuses)
-    return statuses
+    return [*plugins.values()]
 
 
 def _checked(group: str, entry: BackendStatus) -> BackendStatus:
@@ -227,10 +256,12 @@ def _raise_first_fault(group: str, statuses: list[BackendStatus]) -> None:
             raise strict_error(error_for(group, status)) from (fault and fault.cause)
 
 
-def _rivalry(rivals: list[BackendStatus]) -> Fault:
+def _rivalry(group: str, rivals: list[BackendStatus]) -> Fault:
     owners = sorted(f"{rival.provider} ({rival.module})" for rival in rivals)
-    uninstalls = sorted({f"pip uninstall {rival.distribution}" for rival in rivals})
-    return Fault(f"it is provided by {' and by '.join(owners)}", ", or ".join(uninstalls))
+    fixes = sorted({f"pip uninstall {rival.distribution}" for rival in rivals})
+    if group == BACKENDS:
+        fixes.insert(0, f"name one: {' or '.join(sorted(rival.full_name for rival in rivals))}")
+    return Fault(f"it is provided by {' and by '.join(owners)}", ", or ".join(fixes))
 
 
 def _metadata_fault(entry: BackendStatus) -> Fault | None:

@@ -213,6 +213,9 @@ _plugins: list[PluginTeam] = []  # at most one: the team of the plugins for ever
 def load_backend(name: str) -> LoadedPlugin:
     """Load a backend, or return it from the cache of this process.
 
+    Of several distributions that provide the backend, ``NAME@DISTRIBUTION`` chooses one for this
+    process.
+
     Raises:
         UsageError: The name is not a text.
         BackendNotFoundError: No installed distribution provides a backend of this name.
@@ -221,7 +224,10 @@ def load_backend(name: str) -> LoadedPlugin:
     """
     _check_name(name)
     with _lock:
-        if name in _backends and not discovery.disabled_by(name):
+        plain, _, distribution = name.partition("@")
+        if distribution and discovery.choose_backend(plain, distribution):
+            name = plain
+        if name in _backends and not discovery.disabled_by(_backends[name].status):
             return _backends[name]
         status = _find(name)
         shared = load_plugins()
