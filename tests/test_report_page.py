@@ -224,6 +224,68 @@ def test_on_a_phone_only_the_tables_scroll_sideways(example_report: lab.Report, 
     assert name["x"] >= 0  # the name of the row stays
     size = page.locator("figure text").first.evaluate("text => text.getBoundingClientRect().height")
     assert size > 8  # pixels: readable
+    # A shadow that stays at the box's side, under a cover that scrolls, shows that there is more.
+    attachment = overview.evaluate("box => getComputedStyle(box).backgroundAttachment")
+    assert attachment.startswith("local, local, scroll, scroll")
+
+
+def test_all_tables_fit_a_laptop(example_report: lab.Report, show: Any) -> None:
+    """Also with all columns: several batch sizes and threads, ranges and a failure."""
+    benchmark = example_report.benchmarks[0]
+    rows = [
+        msgspec.structs.replace(row, batch=batch, threads=threads)
+        for row in benchmark.rows
+        for batch, threads in ((1, 1), (1024, 16))
+    ]
+    rows[2] = msgspec.structs.replace(rows[2], call=None, engine=None, failure="it crashed " * 20)
+    many = msgspec.structs.replace(benchmark, rows=tuple(rows))
+    for report in (example_report, msgspec.structs.replace(example_report, benchmarks=(many,))):
+        page = show(report, viewport={"width": 1280, "height": 800})
+        for details in page.locator("details").all():
+            details.locator("summary").click()
+        assert page.evaluate("document.documentElement.scrollWidth") == 1280
+        for box in page.locator(".scroll").all():
+            name = box.locator("caption").inner_text()
+            widths = box.evaluate("box => [box.scrollWidth, box.clientWidth]")
+            assert widths[0] <= widths[1], name
+
+
+def test_very_long_names_do_not_widen_the_page(example_report: lab.Report, show: Any) -> None:
+    long = "a_name_that_goes_on_and_on_" * 8
+    comparison = msgspec.structs.replace(
+        example_report.comparisons[0], model=f"{long}.py:{long}", command=f"cd /{long} && {long}"
+    )
+    artifacts = []
+    for artifact in example_report.artifacts:
+        verification = artifact.manifest.verification
+        assert verification is not None
+        outputs = tuple(
+            msgspec.structs.replace(output, name=long) for output in verification.outputs
+        )
+        verification = msgspec.structs.replace(verification, outputs=outputs)
+        manifest = msgspec.structs.replace(artifact.manifest, verification=verification)
+        artifacts.append(msgspec.structs.replace(artifact, manifest=manifest))
+    report = msgspec.structs.replace(
+        example_report, comparisons=(comparison,), artifacts=tuple(artifacts)
+    )
+    for width in (1280, 390):
+        page = show(report, viewport={"width": width, "height": 800})
+        for details in page.locator("details").all():
+            details.locator("summary").click()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        widths = page.locator("h1, pre, pre .word, figure, figure svg").evaluate_all(
+            "nodes => nodes.map((node) => node.getBoundingClientRect().right)"
+        )
+        assert max(widths) <= width
+
+
+def test_headers_do_not_cover_their_arrows(example_report: lab.Report, show: Any) -> None:
+    page = show(example_report, viewport={"width": 1280, "height": 800})
+    arrows = page.locator("thead button").evaluate_all(
+        "buttons => buttons.map((button) => parseFloat(getComputedStyle(button).paddingRight)"
+        " - parseFloat(getComputedStyle(button, '::after').width))"
+    )
+    assert min(arrows) > 0  # the arrow is in the padding
 
 
 def test_details_open_and_a_command_is_copied(example_report: lab.Report, show: Any) -> None:

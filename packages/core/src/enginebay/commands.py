@@ -19,7 +19,6 @@ from enginebay.cli.arguments import (
     data_set,
     flag_values,
     read_model,
-    repeatable_command,
 )
 from enginebay.cli.model_arguments import (
     add_backend_parameters,
@@ -55,7 +54,7 @@ from enginebay.display import (
     short_path,
 )
 from enginebay.inference import describe_precision
-from enginebay.operations import default_work_dir, python_call, typed
+from enginebay.operations import default_work_dir, python_call, repeatable_command, typed
 
 __all__ = [
     "MODEL_HELP",

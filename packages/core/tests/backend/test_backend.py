@@ -616,7 +616,8 @@ def test_artifact_with_a_changed_binding_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == 'the artifact runs only with board "Acpu", found "Agpu"'
     ir = made.artifact.path / "ir" / "model.onnx"
     hint = str(caught.value.hint)
-    assert hint.startswith("eb.deploy(torch.nn.ReLU(), torch.ones(2), backend='odd', work_dir=")
+    assert hint.startswith("cd ")
+    assert "  # eb.deploy(torch.nn.ReLU(), torch.ones(2), backend='odd', work_dir=" in hint
     assert hint.endswith(f", or from the IR in it: enginebay convert odd {shlex.quote(str(ir))}")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import linecache
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -172,16 +174,32 @@ def test_manifest_records_the_python_call_and_its_line(
         backend="loopback",
         work_dir="out",
     )
-    call, _, place = deployment.artifact.manifest.command.partition(" in ")
+    line, _, comment = deployment.artifact.manifest.command.partition("  # ")
+    call, _, place = comment.partition(" in ")
+    # The comment names the call, and the line runs its script.
+    assert line == f"cd {tmp_path} && {shlex.join(sys.orig_argv)}"
     assert call == "eb.deploy(relu, x, backend='loopback', work_dir='out')"
     assert re.fullmatch(rf"{re.escape(__file__)}, line \d+", place)
     file = deployment.artifact.path / "model.onnx"
     convert = {"backend": "loopback", "work_dir": tmp_path / "b"}
     converted = eb.convert(file, **convert).manifest.command  # type: ignore[arg-type]
-    assert converted.startswith("eb.convert(file, **convert) in ")
+    assert "  # eb.convert(file, **convert) in " in converted
     typed: dict[str, Any] = {"eb": eb, "relu": relu, "x": x}
     exec("made = eb.deploy(relu, x, backend='loopback', work_dir='typed')", typed)
     assert typed["made"].artifact.manifest.command == ""
+
+
+def test_manifest_records_the_call_alone_if_it_is_in_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cell = "made = eb.deploy(relu, x, backend='loopback', work_dir='out')"
+    monkeypatch.setitem(linecache.cache, "<cell 3>", (len(cell), None, [cell], "<cell 3>"))
+    names: dict[str, Any] = {"eb": eb, "relu": nn.ReLU(), "x": torch.ones(1, 3)}
+    exec(compile(cell, "<cell 3>", "exec"), names)
+    assert names["made"].artifact.manifest.command == (
+        "eb.deploy(relu, x, backend='loopback', work_dir='out') in <cell 3>, line 1"
+    )
 
 
 def test_verify_compares_with_the_recorded_outputs(deployed: tuple[Two, eb.Deployment]) -> None:

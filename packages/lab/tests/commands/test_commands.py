@@ -246,7 +246,7 @@ def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: None, cli: 
     time = r"[\d,.]+ (ns|µs|ms|s)"
     for line, name in ((call, "call"), (engine, "engine")):
         assert re.match(rf"{name} +{time} +{time} – {time}( +({time}|-)){{4}} +[\d,]+$", line)
-    assert re.match(r"rate +[\d,.]+ calls/s, [\d,.]+ items/s, one after the other", fields[0])
+    assert re.match(r"rate +[\d,. –]+ calls/s, [\d,. –]+ items/s, one after the other", fields[0])
     assert re.match(rf"load +{time}, then {time} for the first call", fields[1])
     assert re.match(r"memory +[\d.]+ MiB at most, [\d.]+ MiB more than before", fields[2])
     assert re.match(r"windows +(not )?agreed within [\d.]+ % after [\d.]+ s", fields[3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,16 +226,3 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
     else:
         group = parser.add_argument_group(f"parameters of {backend.name}")
         backend.Params.add_arguments(group, skip=("work_dir",))
-
-
-def repeatable_command(argv: Sequence[str], *more: str) -> str:
-    """Return a command line that works from any folder, since it begins with ``cd``.
-
-    Args:
-        argv: The arguments that the user typed, which may contain relative paths.
-        more: Arguments to append, such as a default that depends on the installed backends.
-    """
-    change_folder = shlex.join(["cd", str(Path.cwd())])
-    text = f"{change_folder} && {shlex.join(['enginebay', *argv, *more])}"
-    # A manifest is UTF-8, but a file's name may contain any bytes: escape them.
-    return text.encode(errors="backslashreplace").decode()

@@ -12,7 +12,6 @@ from enginebay.cli.arguments import (
     add_int8_keep,
     add_work_dir,
     data_set,
-    repeatable_command,
 )
 from enginebay.cli.output import print_fields, print_json, print_next, stdout_on_stderr
 from enginebay.cli.summaries import artifact_document
@@ -63,7 +62,7 @@ def _find_backend(argv: list[str]) -> str | None:
 def run(args: Namespace) -> int:
     """Convert the IR, and print the artifact's verdict and folder; return 0."""
     from enginebay.config import VerifyOptions
-    from enginebay.operations import convert, get_backend, typed
+    from enginebay.operations import convert, get_backend, repeatable_command, typed
 
     backend = get_backend(args.name)
     with stdout_on_stderr(), typed(repeatable_command(args.argv)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_work_dir, read_model, repeatable_command
+from enginebay.cli.arguments import add_work_dir, read_model
 from enginebay.cli.model_arguments import (
     add_backend_parameters,
     add_model,
@@ -43,7 +43,7 @@ def run(args: Namespace) -> int:
     """Deploy the model, and print a description of the artifact; return 0."""
     from enginebay.cli.progress import progress
     from enginebay.config import VerifyOptions
-    from enginebay.operations import deploy, typed
+    from enginebay.operations import deploy, repeatable_command, typed
 
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)

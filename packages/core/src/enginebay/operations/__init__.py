@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from enginebay.operations.load_artifact import load as load
     from enginebay.operations.recorded_command import (
         python_call as python_call,
+        repeatable_command as repeatable_command,
         typed as typed,
     )
     from enginebay.operations.rewrite_model import (
@@ -52,7 +53,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.export_model": "export",
         "operations.load_artifact": "load",
         "operations.backend": "Backend get_backend",
-        "operations.recorded_command": "python_call typed",
+        "operations.recorded_command": "python_call repeatable_command typed",
         "operations.rewrite_model": "export_patch find_sets rewrite",
         "operations.settings": "check_timeout",
         "operations.rewriter_sets": "rewriters_for target_of",

@@ -32,7 +32,9 @@ def run(
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["convert"]:
         del words[0]
-    program = _program() if argv is None else name
+    path = Path(sys.argv[0])
+    started = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
+    program = started if argv is None else name
     parser = ArgumentParser(
         prog=f"{program} convert", description=f"Convert an IR file with {name}."
     )
@@ -43,9 +45,3 @@ def run(
         hint = f"\nhint: {err.hint}" if err.hint else ""
         sys.stderr.write(f"error: {' '.join(str(err).split())}{hint}\n")
         raise SystemExit(err.exit_code) from err
-
-
-def _program() -> str:
-    """Return the command that started this process, as the user typed it."""
-    path = Path(sys.argv[0])
-    return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name

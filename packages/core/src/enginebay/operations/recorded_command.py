@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import shlex
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _typed_command = ContextVar("_typed_command", default="")
 
@@ -29,8 +31,9 @@ def typed(command: str) -> Iterator[None]:
 def python_call() -> str:
     """Return the command line of the enclosing :func:`typed` block or, without one, a Python call.
 
-    The Python call is the source text that calls the caller of this function. It is empty if the
-    source is not available, as at Python's prompt.
+    The Python call is the source text that calls the caller of this function, as a comment on the
+    command line of this process; alone, if the call is in a notebook. It is empty if the source is
+    not available, as at Python's prompt.
     """
     if command := _typed_command.get():
         return command
@@ -50,4 +53,20 @@ def python_call() -> str:
         call = ast.parse("".join(lines), mode="eval")
     except SyntaxError:  # the file has changed since it was imported
         return ""
-    return f"{ast.unparse(call)} in {frame.filename}, line {span.lineno}"
+    text = f"{ast.unparse(call)} in {frame.filename}, line {span.lineno}"
+    line = repeatable_command(sys.orig_argv, program="")
+    return f"{line}  # {text}" if Path(frame.filename).is_file() else text  # in a notebook's cell
+
+
+def repeatable_command(argv: Sequence[str], *more: str, program: str = "enginebay") -> str:
+    """Return a command line that works from any folder, since it begins with ``cd``.
+
+    Args:
+        argv: The arguments that the user typed, which may contain relative paths.
+        more: Arguments to append, such as a default that depends on the installed backends.
+        program: The word before the arguments; empty if ``argv`` contains it.
+    """
+    words = [program, *argv, *more] if program else argv
+    text = f"{shlex.join(['cd', str(Path.cwd())])} && {shlex.join(words)}"
+    # A manifest is UTF-8, but a file's name may contain any bytes: escape them.
+    return text.encode(errors="backslashreplace").decode()

@@ -168,7 +168,8 @@ def run(args: Namespace) -> int:
         params[name] = values
     precisions = [name for value in args.precision for name in value.split(",") if name]
     params.pop("precision", None)  # compare() takes a list of precisions instead
-    command = repeatable_command(args.argv)
+    # Without the flag, the command would find the artifacts that it made.
+    command = repeatable_command(args.argv, *(() if args.overwrite else ("--overwrite",)))
     with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         comparison = compare(
             read_model(args),

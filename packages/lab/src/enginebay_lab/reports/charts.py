@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The number of bars that fit on a page.
 _MAX_BARS = 20
+#: The number of colours of the page.
+_COLOURS = 8
 #: The number of quantiles in a row of a benchmark: from 0 % to 100 %.
 _QUANTILES = 101
 
@@ -100,16 +102,21 @@ def plot_output_errors(entries: Sequence[ReportEntry]) -> Figure | None:
             worst[output.name] = max(worst.get(output.name, 0.0), error)
     if not any(error > 0 for error in worst.values()):
         return None
-    # Each output has a bar for each engine.
-    names = sorted(worst, key=worst.__getitem__, reverse=True)[: max(1, _MAX_BARS // len(compared))]
+    # Each output has a bar for each engine, and a colour if there are several engines.
+    most = _MAX_BARS if len(compared) == 1 else min(_COLOURS, max(1, _MAX_BARS // len(compared)))
+    names = sorted(worst, key=worst.__getitem__, reverse=True)[:most]
     series = {name: [_find_error(entry, name) for entry in compared] for name in names}
+    labels, legend = [entry.label for entry in compared], names if len(names) > 1 else []
+    if len(compared) == 1 and legend:
+        errors = [error for (error,) in series.values()]
+        labels, legend, series = names, [], {labels[0]: errors}
     note = "The largest absolute difference from the reference, on a logarithmic axis"
     if left_out := len(worst) - len(names):
         note += f"; {left_out} outputs with smaller errors are not shown"
     if any(output.max_abs_error == 0 for entry in compared for output in entry.outputs):
         note += "; an output without a bar is exact"
-    drawn = draw_bars([entry.label for entry in compared], series, human_error)
-    return Figure("Error of each output", drawn, names if len(names) > 1 else (), f"{note}.")
+    drawn = draw_bars(labels, series, human_error)
+    return Figure("Error of each output", drawn, legend, f"{note}.")
 
 
 def _find_error(entry: ReportEntry, output: str) -> float | None:

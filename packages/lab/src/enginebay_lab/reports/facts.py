@@ -1,11 +1,10 @@
-"""The texts of a report's page: title, summary, notes, machines and commands."""
+"""The texts of a report's page: title, summary, notes and machines."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.commands import short_path
 from enginebay_lab.measurement.statistics import select_fastest
 from enginebay_lab.reports.entries import list_benchmarks
 from enginebay_lab.reports.sweep_section import summarize_sweep
@@ -13,6 +12,7 @@ from enginebay_lab.reports.sweep_section import summarize_sweep
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from enginebay.authors.artifacts import Manifest
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.reports.entries import ReportEntry
     from enginebay_lab.reports.findings import Findings
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def report_title(report: Findings) -> str:
     """Return the model's name or, if no result contains it, the names of artifact folders."""
-    if report.comparisons:
-        return report.comparisons[0].model
-    models = {each.manifest.model for each in report.artifacts}
-    models |= {failure.model for failure in report.failures} if not models else set()
-    if len(models) == 1 and (model := models.pop()):
-        return short_path(Path(model))
-    if models := {row.model for sweep in report.sweeps for row in sweep.rows}:
-        return models.pop() if len(models) == 1 else f"Sweep of {len(models)} models"
+    models = [shorten_model(result.model) for result in report.comparisons]
+    models = models or [_model_name(artifact.manifest) for artifact in report.artifacts]
+    models = models or [shorten_model(failure.model) for failure in report.failures]
+    swept = {row.model for sweep in report.sweeps for row in sweep.rows}
+    if names := list(dict.fromkeys(filter(None, models))):
+        return ", ".join(names)
+    if swept:
+        return swept.pop() if len(swept) == 1 else f"Sweep of {len(swept)} models"
     folders = [Path(artifact.path).name for artifact in report.artifacts]
     folders += [Path(row.artifact).name for result in report.evaluations for row in result.rows]
     folders += [Path(row.artifact).name for result in report.benchmarks for row in result.rows]
@@ -35,6 +35,27 @@ def report_title(report: Findings) -> str:
     if len(names) > 3:
         return f"{names[0]} and {len(names) - 1} more"
     return ", ".join(names) or "Layers"
+
+
+def _model_name(manifest: Manifest) -> str:
+    """Return the name of an artifact's model; empty if the artifact does not record it."""
+    if manifest.model:
+        return shorten_model(manifest.model)
+    described = manifest.recipe.options.get("model") if manifest.recipe else None
+    return str(described[0]) if isinstance(described, list) and described else ""
+
+
+def shorten_model(model: str) -> str:
+    """Return a model's name without the folder that contains its file, and without its weights.
+
+    Example:
+        >>> shorten_model("/home/user/nets/resnet.py:build?weights=/home/user/weights.safetensors")
+        'resnet.py:build'
+        >>> shorten_model("timm:hf_hub:timm/resnet18"), shorten_model("an object of type Net")
+        ('timm:hf_hub:timm/resnet18', 'Net')
+    """
+    name = model.partition("?weights=")[0].removeprefix("an object of type ")
+    return Path(name).name if Path(name).is_absolute() else name
 
 
 def summarize_report(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[str]:
@@ -83,6 +104,14 @@ def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[st
             yield from (f"{entry.label}{_describe_load(row)}: {note}" for note in row.notes)
 
 
+def list_failures(entries: Sequence[ReportEntry]) -> Iterator[tuple[str, str]]:
+    """Yield what could not be measured, and the reason."""
+    for entry in entries:
+        for row in entry.speeds:
+            if row.failure:
+                yield f"{entry.label}{_describe_load(row)}", row.failure
+
+
 def _describe_load(row: BenchmarkRow) -> str:
     batch = f", batch {row.batch}" if row.batch > 1 else ""
     return f"{batch}, {row.threads} threads" if row.threads > 1 else batch
@@ -109,29 +138,3 @@ def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
     # Facts with the same name together, at the place of the first.
     order = list(dict.fromkeys(name for name, _ in facts))
     yield from sorted((pair for pair in facts if pair[1]), key=lambda pair: order.index(pair[0]))
-
-
-def list_commands(report: Findings) -> Iterator[tuple[str, str]]:
-    """Yield (description, command) pairs: the commands that reproduce the results."""
-    compared = [
-        *(("Sweep", result.command) for result in report.sweeps),
-        *((f"Compare {result.model}", result.command) for result in report.comparisons),
-    ]
-    # The command of a comparison also deploys its artifacts.
-    made = {row.artifact for comparison in report.comparisons for row in comparison.rows}
-    measured = [
-        *(("Measure the speed", result.command) for result in report.benchmarks),
-        *(("Evaluate", result.command) for result in report.evaluations),
-    ]
-    failed = [("Deploy again what failed", failure.command) for failure in report.failures]
-    deployed = [
-        (f"Deploy {Path(artifact.path).name}", artifact.manifest.command)
-        for artifact in report.artifacts
-        if artifact.path not in made
-    ]
-    shown: set[str] = set()
-    report_command = ("Make this report", report.command)
-    for description, command in (*compared, *deployed, *failed, *measured, report_command):
-        if command and command not in shown:
-            shown.add(command)
-            yield description, command

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from enginebay_lab.reports import charts, sweep_section, tables
 from enginebay_lab.reports.entries import list_benchmarks, merge_entries
 from enginebay_lab.reports.facts import (
-    list_commands,
+    list_failures,
     list_limits,
     list_machine_facts,
     report_title,
     summarize_report,
 )
 from enginebay_lab.reports.output_files import GENERATOR, check_packages
+from enginebay_lab.reports.reproduction import list_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,10 +58,11 @@ def render_page(report: Findings) -> str:
         problems=[entry for entry in entries if entry.reason],
         figures=list(_draw_figures(report, entries)),
         tables=list(_make_tables(report, entries)),
+        failures=list(list_failures(entries)),
         notes=list(list_limits(report, entries)),
         details=[_describe_entry(entry) for entry in entries if entry.verification],
         machine=list(list_machine_facts(report)),
-        commands=list(list_commands(report)),
+        commands=list_commands(report),
     )
 
 

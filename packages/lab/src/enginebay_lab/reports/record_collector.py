@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,22 @@ _RECORD_FIELDS: dict[type, str] = {
 }
 
 
+def _add_redirection(document: object, path: Path) -> object:
+    """Return a result whose command also writes the file ``path``, from which it was read.
+
+    The output of ``--json`` was written to this file; a shell's redirection is in no command line.
+    """
+    if not isinstance(document, Benchmark | Evaluation | Comparison | Sweep):
+        return document
+    words = shlex.split(document.command)
+    if "--json" not in words:
+        return document
+    absolute = path.absolute()
+    target = absolute.name if words[:2] == ["cd", str(absolute.parent)] else str(absolute)
+    command = f"{document.command} > {shlex.quote(target)}"
+    return msgspec.structs.replace(document, command=command)
+
+
 class _RecordCollector:
     """Collects the results for a report, and checks that they are about the same model.
 
@@ -145,7 +162,7 @@ class _RecordCollector:
     def _add_path(self, source: str | Path) -> None:
         path = Path(source)
         if not path.is_dir():
-            self.add_source(read_document(path))
+            self.add_source(_add_redirection(read_document(path), path))
         elif (path / ROWS_FILE).is_file():
             document = read_document(path / ROWS_FILE)
             if not isinstance(document, Comparison):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
     from enginebay_lab.evaluation.evaluation_rows import Evaluation, EvaluationRow
     from enginebay_lab.measurement.benchmark import Benchmark
-    from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Ratio
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Ratio
     from enginebay_lab.reports.entries import ReportEntry
 
 
@@ -152,7 +152,7 @@ def speed_table(
     """
     columns = (
         *("Backend", "Batch", "Threads", "Call", "Interval of the call", "Engine", "P90", "P99"),
-        *("Items/s", "Speed", "Load", "First call", "Memory", "Windows agree", "Failed"),
+        *("Items/s", "Speed", "Load", "First call", "Memory", "Windows agree"),
     )
     several = [len({getattr(row, n) for row in benchmark.rows}) > 1 for n in ("batch", "threads")]
     hidden = () if with_calls else ("Call", "Speed")
@@ -167,23 +167,29 @@ def _speed_row(row: BenchmarkRow, label: str, several: Sequence[bool]) -> list[T
         number_cell(row.batch if several[0] else None, str),
         number_cell(row.threads if several[1] else None, str),
         measured_cell(call, row.describe_call()),
-        TableCell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
+        measured_cell(call, _format_interval(call) if call else ""),
         measured_cell(row.engine, row.describe_engine()),
         number_cell(call.p90 if call else None, human_seconds),
         number_cell(call.p99 if call else None, human_seconds),
-        number_cell(row.items_per_second, lambda _: row.describe_items_per_second()),
+        number_cell(
+            row.items_per_second if call else None, lambda _: row.describe_items_per_second()
+        ),
         _ratio_cell(row.ratio),
         number_cell(row.load, human_seconds),
         number_cell(row.first, human_seconds),
         number_cell(row.peak_memory, human_size),
-        _agreement_cell(row.agreement),
-        TableCell(row.failure),
+        _agreement_cell(row),
     ]
 
 
-def _agreement_cell(agreement: Agreement | None) -> TableCell:
-    if agreement is None:
-        return TableCell("", kind="number")
+def _format_interval(latency: Latency) -> str:
+    return f"{human_seconds(latency.low)} – {human_seconds(latency.high)}"
+
+
+def _agreement_cell(row: BenchmarkRow) -> TableCell:
+    agreement = row.agreement
+    if row.failure or agreement is None:
+        return TableCell("failed" if row.failure else "", kind="number")
     text = f"within {agreement.percent}" if agreement.agreed else f"no: {agreement.percent}"
     return TableCell(text, agreement.apart, "number")
 
