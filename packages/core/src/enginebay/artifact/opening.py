@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from glob import escape
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +14,6 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.consistent_reading import read_consistently
 from enginebay.artifact.file_checks import REBUILD_HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
-from enginebay.display import join_names
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.verdict import VerdictWarning, has_axis
@@ -289,6 +287,9 @@ def _open_directory(path: Path) -> Artifact:
 
 def _suggest_artifact(path: Path) -> str | None:
     """Return a hint with the artifacts around a path, in it or beside it; None without any."""
+    from glob import escape
+
+    from enginebay.display import join_names  # not at the top: opening an artifact needs neither
 
     def below(folder: Path, name: str = "*") -> list[Path]:
         found = sorted(folder.glob(f"{name}/{MANIFEST_NAME}"))
