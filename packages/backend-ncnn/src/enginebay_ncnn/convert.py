@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from enginebay.errors import (
     InferenceError,
     IsolationError,
     ParamsError,
+    first_line,
 )
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.blobs import match_blobs, resolve_outputs
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import Plan
 
+_log = logging.getLogger("enginebay.ncnn")
 
 #: The error up to which no further candidate is tried: some of ncnn's layers round more than
 #: others. It is about the tolerance for verifying fp32 artifacts.
@@ -142,10 +145,12 @@ def _find_best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch:
         except ConversionError as err:
             _raise_if_full(scratch)
             failures[name] = err
+            _log.debug("%s is refused: %s", name, first_line(err))
             if request.ir.kind == "onnx":
                 way = _WAY_OF_FILES if request.ir.exporter == "file" else _WAY_OF_MODELS
                 err.hint = f"{err.hint}; or {way}" if err.hint else way
         else:
+            _log.debug("%s has an error of %.2g", name, attempts[-1].error)
             # In half precision, rounding hides which candidate is better.
             if attempts[-1].error <= _GOOD_ERROR or half:
                 break

@@ -50,8 +50,8 @@ _LEVELS = {
 }
 #: ONNX Runtime's message about an operator that it has for other dtypes only.
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\) node with name '(.*)'")
-_FATAL_SEVERITY = 4
-_ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt reports the warnings about providers
+# Of OrtLoggingLevel. The receipt reports the warnings about providers, so only -v shows them.
+_WARNING_SEVERITY, _ERROR_SEVERITY, _FATAL_SEVERITY = 2, 3, 4
 
 
 def create_session(
@@ -129,7 +129,8 @@ def make_session_options(
 
     params = request.params
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _ERROR_SEVERITY
+    verbose = _log.isEnabledFor(logging.DEBUG)
+    options.log_severity_level = _WARNING_SEVERITY if verbose else _ERROR_SEVERITY
     options.intra_op_num_threads = params.intra_op_threads
     if params.inter_op_threads != 1:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL

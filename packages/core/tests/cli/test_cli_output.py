@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -202,14 +203,84 @@ def test_long_work_prints_its_step_regularly(monkeypatch: pytest.MonkeyPatch) ->
     assert threading.active_count() == before
 
 
-def test_verbose_shows_the_log(here: Path, loopback: str) -> None:
-    code = "import logging, sys; logging.getLogger('enginebay.mine').info('a note')\n"
-    (here / "noting.py").write_text(f"{code}from net import build\n")
-    words = command("export", "noting.py:build", "--exporter", "torchscript")
-    for more, shown in (((), False), (("-v",), True)):
-        line = [*words, "--output", f"{shown}.onnx", *more]
-        ran = subprocess.run(line, capture_output=True, text=True, check=True, env=environment())
-        assert ("enginebay.mine: a note\n" in ran.stderr) == shown
+BRANCHING = """
+import logging
+
+import torch
+
+import enginebay as eb
+
+logging.getLogger("enginebay.mine").info("a note")
+mine = eb.RewriterSet()
+
+
+@mine.function("torch.Tensor.relu")
+def clamped(ctx, x):
+    return x.clamp(min=0)
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return (x + 1 if x.sum().item() > 0 else x).relu()
+
+
+def build():
+    return Net(), torch.ones(2, 4)
+"""
+
+
+def test_verbose_shows_what_happened(here: Path, loopback: str) -> None:
+    (here / "branching.py").write_text(BRANCHING)
+    options = ("--rewriters", "branching.py:mine", "--allow-mismatch", "--overwrite")
+    words = command("deploy", "branching.py:build", "--backend", "loopback", *options, "--json")
+    quiet, ran = (
+        subprocess.run(line, capture_output=True, text=True, check=True, env=environment())
+        for line in (words, [*words, "-v"])
+    )
+    assert json.loads(ran.stdout)["kind"] == json.loads(quiet.stdout)["kind"] == "deployment"
+    assert "enginebay." not in quiet.stderr
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("enginebay.")]
+    for expected in (
+        rf"enginebay\.versions: Python 3\..*, enginebay {eb.__version__}, torch 2\..*, numpy .*",
+        r"enginebay\.mine: a note",
+        r"enginebay\.exporters: the default exporter failed: \w+: .+ \(\S*branching\.py:\d+\)",
+        r"enginebay\.rewriting: rewriters for torchscript: \d+ × torch\.Tensor\.relu",
+        r"enginebay\.exporters: onnx by torch\.onnx torchscript, opset \d+: model\.onnx \(\d+ B\)",
+        r"enginebay\.backend: loopback \S+ wrote model\.onnx \(\d+ B\)",
+        r"enginebay\.steps: verify took \d+\.\d\d s",
+    ):
+        assert any(re.fullmatch(expected, line) for line in lines), (expected, ran.stderr)
+
+
+def test_verbose_names_the_failure_of_a_step_and_draws_no_lines_again(
+    here: Path, loopback: str
+) -> None:
+    (here / "broken.py").write_text("from net import *\n\ndef bad():\n    return Net(), 'no'\n")
+    words = ("deploy", "broken.py:bad", "--backend", "loopback", "-v")
+    code, seen = terminal(*words, NO_COLOR="1")
+    assert code
+    assert "\x1b" not in seen
+    assert re.search(r"enginebay\.steps: reference failed: \w+Error: ", seen)
+
+
+def test_the_log_of_a_child_process_is_shown(here: Path, loopback: str) -> None:
+    take = "import enginebay as eb; from enginebay.authors.isolation import call; "
+    call = f"{take}call('chatty:speak', timeout=60, result_type=str)"
+    speak = "logging.getLogger('enginebay.engine').debug('loaded'); print('ready'); return ''"
+    (here / "chatty.py").write_text(f"import logging\n\ndef speak():\n    {speak}\n")
+    show = "import logging; logging.basicConfig(level='DEBUG', format='%(message)s'); "
+    for more, shown in (
+        ("", ""),
+        (show, "'chatty:speak': enginebay.engine: loaded\n'chatty:speak': ready\n"),
+    ):
+        ran = subprocess.run(
+            [sys.executable, "-c", more + call],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment(),
+        )
+        assert (ran.stdout, ran.stderr) == ("", shown)
 
 
 def test_colours_do_not_move_the_columns(

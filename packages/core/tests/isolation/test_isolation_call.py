@@ -391,7 +391,7 @@ class TestNoise:
     def test_output_is_logged_without_on_line(self, caplog):
         with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
             call_child("noisy")
-        assert "engine on 1" in caplog.messages
+        assert "'engine_under_test:noisy': engine on 1" in caplog.messages
 
     def test_child_with_ascii_encoding_can_print(self, monkeypatch):
         monkeypatch.setenv("PYTHONIOENCODING", "ascii")

@@ -127,7 +127,7 @@ class TestOutput:
     def test_output_is_logged_without_on_line(self, caplog):
         with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
             run(["printf", "100%% done\nrest"], timeout=600)
-        assert [record.getMessage() for record in caplog.records] == ["100% done", "rest"]
+        assert caplog.messages == ["printf: 100% done", "printf: rest"]
 
     def test_exception_in_on_line_ends_the_child_and_propagates(self):
         def on_line(line: str) -> None:

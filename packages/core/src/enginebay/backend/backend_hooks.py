@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from enginebay.params import BackendParams
     from enginebay.plugins import LoadedPlugin
     from enginebay.tensors import TensorSpec
+
+
+_log = logging.getLogger("enginebay.backend")
 
 
 def default_backend() -> str:
@@ -136,6 +140,7 @@ class BackendHooks:
         """
         # Not at the top: loading an engine needs neither.
         from enginebay.backend.output_files import check_output_files
+        from enginebay.display import list_files
         from enginebay.errors import disk_error
 
         ir = request.ir
@@ -147,7 +152,7 @@ class BackendHooks:
         request = self._complete_request(request)
         try:
             listed = self._plugin.call("to_backend", request=request)
-            return check_output_files(listed, request.work_dir, self.name)
+            files = check_output_files(listed, request.work_dir, self.name)
         except (EnginebayError, KeyboardInterrupt):
             raise
         except BaseException as err:  # a converter may call sys.exit
@@ -157,6 +162,10 @@ class BackendHooks:
                 f"backend '{self.name}' could not convert '{ir.path.name}': "
                 f"{type(err).__name__}: {message_of(err)}"
             ) from err
+        if _log.isEnabledFor(logging.DEBUG):
+            shown = list_files(request.work_dir / file for file in files)
+            _log.debug("%s %s wrote %s", self.name, self.get_version(), shown)
+        return files
 
     def quantizable_nodes(self, request: ConvertRequest[Any]) -> dict[str, str]:
         """Return the nodes that the engine would compute in 8 bits, as node name → operator.

@@ -79,12 +79,26 @@ def _run_command(arguments: list[str]) -> int:
     # Commands record the line that was typed, and look for backends in it.
     args.argv = arguments
     if args.verbose:
-        import logging
-
-        logging.basicConfig(format="%(name)s: %(message)s")
-        logging.getLogger("enginebay").setLevel(logging.DEBUG)
+        _show_log()
     code: int = module.run(args)
     return code
+
+
+def _show_log() -> None:
+    """Show on stderr what Enginebay logs, and first the versions of what is installed."""
+    import logging
+    import platform
+
+    from enginebay.environment import installed_version
+    from enginebay.isolation import show_log
+    from enginebay.plugins import list_backends
+
+    show_log()
+    versions = {status.distribution: status.version for status in list_backends()}
+    for name in ("enginebay", "torch", "onnx", "onnxscript", "numpy"):
+        versions[name] = installed_version(name) or "is not installed"
+    text = ", ".join(f"{name} {version}" for name, version in versions.items())
+    logging.getLogger("enginebay.versions").debug("Python %s, %s", platform.python_version(), text)
 
 
 def _format_help() -> str:
@@ -149,5 +163,5 @@ def add_common(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document, also for an error"
     )
-    text = "show the log and the output of converters and engines on stderr"
+    text = "show on stderr what happens: versions, exporters, rewriters, files, engines' output"
     parser.add_argument("-v", "--verbose", action="store_true", help=text)

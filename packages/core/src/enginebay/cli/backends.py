@@ -33,26 +33,21 @@ def run(args: Namespace) -> int:
     """Print the installed backends, plugins and commands; return 0 even if some are broken."""
     if args.load:
         _load_plugins(show_chains=args.traceback)
-    backends, plugins, commands = list_backends(), list_plugins(), installed_commands()
+    groups = (list_backends(), list_plugins(), installed_commands())
     if args.json:
-        print_json(
-            {
-                "backends": [status._asdict() for status in backends],
-                "plugins": [status._asdict() for status in plugins],
-                "commands": [status._asdict() for status in commands],
-            }
-        )
+        rows = [[status._asdict() for status in group] for group in groups]
+        print_json(dict(zip(("backends", "plugins", "commands"), rows, strict=True)))
         return 0
-    if not backends:
+    if not groups[0]:
         print_none_installed()
-    for title, statuses in (("NAME", backends), ("PLUGIN", plugins), ("COMMAND", commands)):
+    for title, statuses in zip(("NAME", "PLUGIN", "COMMAND"), groups, strict=True):
         if statuses:
             print_table(
                 (title, "STATE", "DISTRIBUTION", "REASON"),
                 [(s.name, s.state, s.provider, s.reason or "") for s in statuses],
             )
     # A set: two distributions that provide the same backend have the same fix.
-    fixes = {(status.name, status.fix) for status in (*backends, *plugins, *commands) if status.fix}
+    fixes = {(each.name, each.fix) for group in groups for each in group if each.fix}
     for name, fix in sorted(fixes):
         print_message(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")
     if unknown := unknown_disabled_plugins():

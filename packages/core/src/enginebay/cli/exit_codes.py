@@ -68,21 +68,16 @@ def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
 
 def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     try:
-        return _run_interruptible(arguments, command)
+        try:
+            return command(arguments)
+        finally:
+            raise_if_interrupted()  # a library may have caught the exception
     except BrokenPipeError:
         raise
     except BaseException as err:  # noqa: BLE001  # the last line of defence before a bare traceback
         failure = _explain_failure(err)
         _print_error(arguments, err, failure.message, failure.hint)
         return failure.exit_code
-
-
-def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Return the command's exit code; re-raise a KeyboardInterrupt that a library has caught."""
-    try:
-        return command(arguments)
-    finally:
-        raise_if_interrupted()
 
 
 class _Failure(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -24,7 +25,8 @@ def progress() -> Iterator[Callable[[Step], None]]:
     On a terminal, the lines of the steps are removed before the final table is printed. The lines
     remain after an error, or if stdout is redirected.
     """
-    if not sys.stderr.isatty():
+    # The lines of -v would tear lines that are drawn again.
+    if not sys.stderr.isatty() or logging.getLogger("enginebay").isEnabledFor(logging.DEBUG):
         with _print_regularly() as watch:
             yield watch
         return

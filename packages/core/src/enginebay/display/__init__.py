@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         human_shape as human_shape,
         human_size as human_size,
         join_names as join_names,
+        list_files as list_files,
         short_path as short_path,
     )
     from enginebay.display.result import (
@@ -39,7 +40,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "display.html": "html_fields html_table",
         "display.quantities": (
-            "human_error human_number human_seconds human_shape human_size join_names short_path"
+            "human_error human_number human_seconds human_shape human_size join_names list_files "
+            "short_path"
         ),
         "display.result": (
             "COLOUR_CODE SCHEMA Block Fields Result Table document labelled printable table_lines"

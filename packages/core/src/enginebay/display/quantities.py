@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _DURATION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -84,6 +84,11 @@ def join_names(names: Sequence[str]) -> str:
     """
     rest = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(names[:_MAX_NAMES]) + rest
+
+
+def list_files(files: Iterable[Path]) -> str:
+    """Return the names of existing files with their sizes."""
+    return ", ".join(f"{file.name} ({human_size(file.stat().st_size)})" for file in files)
 
 
 def short_path(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     #: Takes the model and the name of an exporter, and yields the model to export.
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]
     ExportFunction: TypeAlias = Callable[[ExportJob], ExportedFiles]
+
+
+_log = logging.getLogger("enginebay.exporters")
 
 
 class Exporter(StrEnum):
@@ -194,6 +198,8 @@ def _try_exporters(
                 message = f"cannot write '{target.name}': {cause.strerror}"
                 raise CannotWriteError(message) from cause
             failures[exporter] = err
+            line = format_raising_line(find_root_cause(err))
+            _log.debug("%s failed: %s%s", exporter.label, reason(err), line)
             for file in target.parent.iterdir():  # else the next exporter's files would include it
                 file.unlink()
         else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.display import list_files
 from enginebay.environment import require
 from enginebay.errors import ExportError, UsageError
 from enginebay.exporters.export_job import ExportedFiles, stage_files
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from enginebay.models import BoundModel
     from enginebay.params import IRKind
     from enginebay.sources import ModelSource
+
+
+_log = logging.getLogger("enginebay.exporters")
 
 
 def write_ir(
@@ -67,7 +72,7 @@ def write_staged(path: Path, kind: IRKind, write: Callable[[Path], ExportedFiles
     with stage_files(path) as staged_path:
         written = write(staged_path)
         siblings = sorted(f.name for f in staged_path.parent.iterdir() if f != staged_path)
-    return IRModel(
+    model = IRModel(
         kind=kind,
         path=path,
         files=(path, *(path.parent / name for name in siblings)),
@@ -77,6 +82,9 @@ def write_staged(path: Path, kind: IRKind, write: Callable[[Path], ExportedFiles
         opset=written.opset,
         notes=written.notes,
     )
+    opset = f", opset {model.opset}" if model.opset else ""
+    _log.debug("%s by %s%s: %s", kind, model.exporter, opset, list_files(model.files))
+    return model
 
 
 def check_choices(source: ModelSource, kind: str, exporter: str | None) -> None:

@@ -7,6 +7,7 @@ They leave no process running, even after a time-out, after Ctrl-C, or if this p
 
 from __future__ import annotations
 
+from enginebay.isolation.child import show_log
 from enginebay.isolation.function_calls import call
 from enginebay.isolation.programs import Finished, run
 from enginebay.isolation.worker import Worker
@@ -16,4 +17,5 @@ __all__ = [
     "Worker",
     "call",
     "run",
+    "show_log",
 ]

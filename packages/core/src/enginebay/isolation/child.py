@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import inspect
+import logging
 import operator
 import os
 import signal
@@ -54,6 +55,12 @@ class Raised(msgspec.Struct, tag="raised"):
     summary: str
     traceback: str
     hint: str | None
+
+
+def show_log() -> None:
+    """Show on stderr what Enginebay logs at any level: the flag ``-v``, also in child processes."""
+    logging.basicConfig(format="%(name)s: %(message)s")
+    logging.getLogger("enginebay").setLevel(logging.DEBUG)
 
 
 def encode_value(value: object) -> bytes:

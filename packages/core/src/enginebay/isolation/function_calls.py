@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
@@ -22,8 +23,8 @@ _BOOT = """\
 import sys
 _, function, *sys.path = sys.argv
 del sys.argv[1:]
-from enginebay.isolation.child import {serve}
-{serve}(function)
+from enginebay.isolation.child import {serve}, show_log
+{log}{serve}(function)
 """
 
 
@@ -101,7 +102,9 @@ def child_command(function: str, serve: str) -> list[str]:
     # -P: the working directory must not shadow a module before sys.path is set.
     # -u: a line in a buffer would be lost in a crash.
     path = [entry for entry in sys.path if isinstance(entry, str)]
-    return [sys.executable, "-P", "-u", "-c", _BOOT.format(serve=serve), function, *path]
+    shows_log = logging.getLogger("enginebay.isolation").isEnabledFor(logging.DEBUG)
+    boot = _BOOT.format(log="show_log(); " if shows_log else "", serve=serve)
+    return [sys.executable, "-P", "-u", "-c", boot, function, *path]
 
 
 def encode_arguments(function: str, args: tuple[object, ...]) -> bytes:

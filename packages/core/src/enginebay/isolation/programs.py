@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -74,7 +75,7 @@ def run(
         required_outputs: Files that the program must write, relative to ``cwd``. An older file that
             was not written again counts as missing.
         on_line: A function that is called with each line of output, in this thread. By default the
-            logger ``enginebay.isolation`` logs the lines at level DEBUG.
+            logger ``enginebay.isolation`` logs them at level DEBUG, after the program's name.
 
     Returns:
         The output and the duration; the exit code is 0. Processes that the program left running
@@ -126,7 +127,8 @@ def run_to_end(
         ChildTimeoutError: The child process exceeded its time limit.
         IsolationError: The child process could not be started.
     """
-    log = OutputLog(on_line or _logger.debug)
+    child = subject or Path(shown[0]).name
+    log = OutputLog(on_line or partial(_logger.debug, "%s: %s", child))
     limit, name = effective_timeout(timeout)
     started = time.monotonic()
     with ProcessGroup() as group, start_child(group, argv, options) as process:

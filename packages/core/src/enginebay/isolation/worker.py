@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import Self
 
 from enginebay.isolation.child import LENGTH_BYTES, Raised, Returned, decode_value, frame_message
@@ -51,7 +52,7 @@ class Worker:
 
     def __init__(self, name: str, function: str, /, *args: object) -> None:
         self._name = name
-        self._log = OutputLog(_logger.debug)
+        self._log = OutputLog(partial(_logger.debug, "%s: %s", name))
         self._started = time.monotonic()
         request = encode_arguments(function, args)
         with ExitStack() as stack:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import raise_if_interrupted
+from enginebay.errors import one_line, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+_log = logging.getLogger("enginebay.steps")
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -62,17 +66,20 @@ class Steps:
 
         def set_detail(detail: str) -> None:
             step.detail = detail
+            _log.debug("%s: %s", name, detail)
             self._report_step(step)
 
         self._report_step(step)
         start = time.perf_counter()
         try:
             yield set_detail
-        except BaseException:
+        except BaseException as err:
             step.failed = True
+            _log.debug("%s failed: %s", name, one_line(err))
             raise
         finally:
             step.seconds = time.perf_counter() - start
+            _log.debug("%s took %.2f s", name, step.seconds)
             self.done.append(step)
             self._report_step(step)
 

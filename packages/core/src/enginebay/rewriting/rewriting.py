@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from enginebay.rewriting.declaration import RewriterSet
     from enginebay.rewriting.rewriter import Rewriter, Target
     from enginebay.rewriting.selection import Selection
+
+
+_log = logging.getLogger("enginebay.rewriting")
 
 
 class Rewriting:
@@ -121,6 +125,8 @@ class Rewriting:
         self.model = self._original
         if undo is not None:
             undo.close()
+        for name, count in self.report.fired.items():
+            _log.debug("rewriters for %s: %d × %s", self.target.exporter or "it", count, name)
 
     def _not_found(self) -> list[str]:
         return [line for step in self._selections for line in step.not_found]
