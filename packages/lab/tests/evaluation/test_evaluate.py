@@ -12,6 +12,7 @@ import torch
 
 import enginebay as eb
 import enginebay_lab as lab
+from enginebay.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,3 +122,113 @@ def test_rows_and_labelled_batches_are_items(here: Path) -> None:
     for data in (rows, torch.utils.data.DataLoader(rows, batch_size=16)):
         (row,) = lab.evaluate("good", data, "accuracy").rows
         assert (row.count, row.value) == (40, 0.9)
+
+
+def loader(*tensors: torch.Tensor, size: int, **options: Any) -> Any:
+    rows = torch.utils.data.TensorDataset(*tensors)
+    return torch.utils.data.DataLoader(rows, batch_size=size, **options)
+
+
+class Scorer(torch.nn.Module):
+    """Returns the scores of each row and, with ``total``, one sum over the batch."""
+
+    def __init__(self, *, total: bool = False) -> None:
+        super().__init__()
+        self.total = total
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return (x.flip(1), x.sum().unsqueeze(0)) if self.total else x.flip(1)
+
+
+def deployed(loopback: str, path: Path, model: torch.nn.Module, batch: int, **options: Any) -> Path:
+    """Deploy a model whose engine negates the outputs, so that it never agrees with the model."""
+    eb.deploy(
+        *(model, torch.rand(batch, 3)),
+        backend=loopback,
+        work_dir=path,
+        params={"gain": -1.0},
+        export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(allow_mismatch=True, probes=0),
+        **options,
+    )
+    return path
+
+
+ROWS = torch.rand(37, 3, generator=torch.Generator().manual_seed(0))
+LABELS = ROWS.flip(1).argmax(1)
+
+FORMS = {
+    "labelled": lambda: loader(ROWS, LABELS, size=8),
+    "unlabelled": lambda: loader(ROWS, size=8),
+    "dicts": lambda: torch.utils.data.DataLoader(
+        [{"x": x, "target": y} for x, y in zip(ROWS, LABELS, strict=True)], batch_size=8
+    ),
+    "rows": lambda: torch.utils.data.TensorDataset(ROWS, LABELS),
+    "tensor": lambda: ROWS,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_item_is_a_row_and_never_a_batch(form: str, loopback: str, tmp_path: Path) -> None:
+    model = Scorer()
+    work_dir = deployed(loopback, tmp_path / "open", model, 1, dynamic="batch")
+    found = lab.evaluate(work_dir, FORMS[form](), "cosine", model=model)
+    (row,) = found.rows
+    assert (row.count, row.agreement, found.data.count) == (37, 0.0, 37)
+    assert row.value == pytest.approx(-1)
+    (row,) = lab.evaluate(work_dir, eb.DataSet(FORMS[form](), take=10), "cosine", model=model).rows
+    assert row.count == 10
+    if form in ("labelled", "dicts", "rows"):
+        (row,) = lab.evaluate(work_dir, FORMS[form](), "accuracy").rows
+        assert (row.count, row.value) == (37, 0.0)
+
+
+def test_the_rows_of_fixed_batches_are_items(loopback: str, tmp_path: Path) -> None:
+    model = Scorer()
+    fixed = deployed(loopback, tmp_path / "fixed", model, 8)
+    whole = loader(ROWS, LABELS, size=8, drop_last=True)
+    found = lab.evaluate(fixed, whole, ["accuracy", "cosine"], model=model)
+    assert {(row.count, row.agreement, row.reference) for row in found.rows} == {(32, 0.0, 1.0)}
+    assert not found.batch_note
+    # Beside an artifact with a dynamic batch, the fixed size decides.
+    opened = deployed(loopback, tmp_path / "open", model, 1, dynamic="batch")
+    both = lab.evaluate([opened, fixed], whole, "accuracy", model=model)
+    assert [row.count for row in both.rows] == [32, 32]
+    with pytest.raises(InputError, match=r"^item 4 of .* has size 5 in dimension 0") as caught:
+        lab.evaluate(fixed, loader(ROWS, LABELS, size=8), "accuracy", model=model)
+    assert caught.value.hint == (
+        "the artifacts accept batches of 8: batch_size=8, drop_last=True; or deploy with --dynamic "
+        "x:0 to make this dimension dynamic"
+    )
+
+
+def test_an_output_without_a_batch_axis_makes_a_fixed_batch_one_item(
+    loopback: str, tmp_path: Path
+) -> None:
+    model = Scorer(total=True)
+    fixed = deployed(loopback, tmp_path / "fixed", model, 8)
+    found = lab.evaluate(fixed, loader(ROWS, size=8, drop_last=True), "cosine", model=model)
+    assert [row.count for row in found.rows] == [4]
+    note = "an item is a whole batch of 8, as 'output_1' has no batch axis"
+    assert found.batch_note == note
+    assert note in str(found)
+
+
+def test_targets_of_several_parts_are_split_with_their_batch(loopback: str, tmp_path: Path) -> None:
+    class Parts:
+        seen: list[Any] = []  # read by the test
+
+        def update(self, outputs: Any, target: Any) -> None:
+            self.seen.append((outputs.shape, target["label"].item(), target["box"].shape))
+
+        def compute(self) -> float:
+            return 1.0
+
+        def reset(self) -> None:
+            self.seen.clear()
+
+    work_dir = deployed(loopback, tmp_path / "one", Scorer(), 1)
+    data = [(ROWS[n : n + 4], {"label": LABELS[n : n + 4], "box": ROWS[n : n + 4]}) for n in (0, 4)]
+    (row,) = lab.evaluate(work_dir, data, Parts()).rows
+    assert row.count == 8
+    assert Parts.seen == [((1, 3), label, (3,)) for label in LABELS[:8].tolist()]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from enginebay.data import (
         DataRecord as DataRecord,
         Item as Item,
+        split_batches as split_batches,
     )
     from enginebay.evaluator import evaluator_outputs as evaluator_outputs
     from enginebay.models import BoundModel as BoundModel, Call as Call, shapes_of as shapes_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "data": "DataRecord Item",
+        "data": "DataRecord Item split_batches",
         "evaluator": "evaluator_outputs",
         "models": "BoundModel Call shapes_of",
         "named_objects": "named_object",

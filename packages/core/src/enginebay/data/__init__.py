@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.data.batch_rows import split_batches as split_batches
     from enginebay.data.checked_items import CheckedItems as CheckedItems
     from enginebay.data.data_record import DataRecord as DataRecord
     from enginebay.data.data_set import DataSet as DataSet, NamedData as NamedData
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "data.batch_rows": "split_batches",
         "data.checked_items": "CheckedItems",
         "data.data_set": "DataSet NamedData",
         "data.items": "Item",

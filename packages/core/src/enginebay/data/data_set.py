@@ -21,6 +21,7 @@ from enginebay.inference import InputCheck
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from enginebay.data.batch_rows import Split
     from enginebay.data.data_sources import ItemSource
     from enginebay.hooks import Task
     from enginebay.tensors import NumpyArray, TensorSpec
@@ -120,7 +121,7 @@ class DataSet:
         other.targets = str(getattr(opened, "targets", ""))
         return other
 
-    def for_inputs(self, inputs: Sequence[TensorSpec], *, row_by_row: bool = False) -> DataSet:
+    def for_inputs(self, inputs: Sequence[TensorSpec], *, split: Split = "none") -> DataSet:
         """Return the data set with its items adapted to the batch size of the model's inputs.
 
         Items without a batch axis get one, and batches are split into rows. Other items stay
@@ -128,7 +129,8 @@ class DataSet:
 
         Args:
             inputs: The specs of the model's inputs.
-            row_by_row: Also split batches with one target per row if the batch size is dynamic.
+            split: The batches that are also split if the model's batch size is dynamic: none, those
+                with one target per row (``labelled``), or ``all``.
         """
         names = [spec.name for spec in inputs]
 
@@ -137,7 +139,7 @@ class DataSet:
 
         try:
             first, target = next(pairs(self.part(0, 1)))
-            form = detect_batch_form(first, target if row_by_row else None, inputs)
+            form = detect_batch_form(first, target, inputs, split)
         # Reading the items raises the error, with the item's index.
         except (StopIteration, InputError, KeyError):
             return self

@@ -219,7 +219,7 @@ def _fit_data(data: DataSet, model: BoundModel, task: Task | None) -> DataSet:
     # int8 is judged by its decision on each row, and not on whole batches, if the model accepts a
     # batch of one.
     if all(axes[0].min <= 1 for axes in model.dynamic.values() if 0 in axes):
-        data = data.for_inputs(model.open_inputs, row_by_row=True)
+        data = data.for_inputs(model.open_inputs, split="labelled")
     return data
 
 

@@ -141,6 +141,7 @@ def evaluate(
         rows=tuple(row for subject in subjects for row in rows[subject.name]),
         data=record,
         reference="" if model is None else "the PyTorch model",
+        batch_note=run.batch_note,
     )
 
 

@@ -123,12 +123,14 @@ class Evaluation(
         data: The record of the data set: its source, the number of items and their digest.
         reference: The model with which the artifacts are compared; empty without a model.
         command: The command that repeats the evaluation; empty if it was called in Python.
+        batch_note: Why an item is a whole batch; empty if each item is one row.
     """
 
     rows: tuple[EvaluationRow, ...]
     data: DataRecord
     reference: str = ""
     command: str = ""
+    batch_note: str = ""
 
     def __repr__(self) -> str:
         return f"<Evaluation on {self.data.source}, rows: {len(self.rows)}>"
@@ -148,6 +150,8 @@ class Evaluation(
         ]
         if self.data.targets:
             notes.append(f"the targets are numbered by {self.data.targets}")
+        if self.batch_note:
+            notes.append(self.batch_note)
         if not self.reference:
             notes.append("metrics are not compared with PyTorch's; to compare, add --model MODEL")
         yield Fields([("note", note) for note in notes])

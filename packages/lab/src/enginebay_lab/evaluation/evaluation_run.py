@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay_lab.evaluation.batches import describe_whole_batches
 from enginebay_lab.evaluation.evaluation_subjects import common_specs
 from enginebay_lab.evaluation.item_reader import digest_data_set
 
@@ -33,8 +34,9 @@ class EvaluationRun:
         model_digest: A digest of the model's weights and source file; empty until the model is
             loaded, and if no result file is written.
         inputs: The specs of the inputs, which all artifacts share; ``dims`` is None for an input
-            whose dimensions differ between the artifacts.
+            whose ranks differ between the artifacts.
         outputs: The specs of the outputs, with ``dims`` as in ``inputs``.
+        batch_note: Why an item of the result is a whole batch; empty if it is one row.
     """
 
     subjects: Sequence[EvaluationSubject]
@@ -44,11 +46,20 @@ class EvaluationRun:
     model_digest: str = ""
     inputs: tuple[TensorSpec, ...] = field(init=False)
     outputs: tuple[TensorSpec, ...] = field(init=False)
+    batch_note: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.inputs = common_specs(self.subjects, "inputs")
         self.outputs = common_specs(self.subjects, "outputs")
-        self.data = self.data.for_inputs(self.inputs)
+        accepts_rows = all(
+            limits[0][0] <= 1
+            for subject in self.subjects
+            for limits in subject.request.sizes.values()
+            if 0 in limits
+        )
+        # Items are rows, as in a deployment, so that one item is one decision and one call.
+        self.data = self.data.for_inputs(self.inputs, split="all" if accepts_rows else "none")
+        self.batch_note = describe_whole_batches(self.inputs, self.outputs)
 
     def checkpoint_key(self, subjects: Sequence[EvaluationSubject]) -> str:
         """Return a digest of the artifacts, the metrics and the model, but not of the data."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from enginebay import TensorSpec
     from enginebay.hooks import Task
 
+    Dims = tuple[int | str, ...]
+
 
 class EvaluationSubject(NamedTuple):
     """An artifact to evaluate.
@@ -100,7 +102,8 @@ def common_specs(
 ) -> tuple[TensorSpec, ...]:
     """Return the specs (names, dtypes, dims) of the inputs or outputs of all artifacts.
 
-    In a spec, ``dims`` is None if the dimensions differ between the artifacts.
+    A dimension that differs between the artifacts is dynamic; but the first, the batch size, is the
+    fixed one. In a spec, ``dims`` is None if the ranks differ.
 
     Raises:
         UsageError: The names or dtypes of two artifacts differ.
@@ -117,9 +120,22 @@ def common_specs(
             )
         dims = {spec.name: spec.dims for spec in others_specs}
         specs = tuple(
-            s if s.dims == dims[s.name] else msgspec.structs.replace(s, dims=None) for s in specs
+            msgspec.structs.replace(s, dims=_common_dims(s.name, s.dims, dims[s.name]))
+            for s in specs
         )
     return specs
+
+
+def _common_dims(name: str, dims: Dims | None, other: Dims | None) -> Dims | None:
+    if dims is None or other is None or len(dims) != len(other):
+        return None
+    common = [
+        size if size == size2 else f"{name}_{axis}"
+        for axis, (size, size2) in enumerate(zip(dims, other, strict=True))
+    ]
+    # Items of the fixed batch size fit both.
+    fixed = [size for size in (dims[:1] + other[:1]) if isinstance(size, int)]
+    return (*fixed, *common[1:]) if len(fixed) == 1 else tuple(common)
 
 
 def _list_specs(specs: Sequence[TensorSpec]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enginebay.authors.arrays import is_torch
+from enginebay_lab.evaluation.batches import read_items
 from enginebay_lab.evaluation.digests import DIGEST_BYTES, ItemDigests, TotalDigest, digest_target
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ItemReader:
     """
 
     def __init__(self, data: DataSet, inputs: Sequence[TensorSpec]) -> None:
-        self._items = data.items(inputs)
+        self._items = read_items(data, inputs)
         self._data = data
         self._targets = bytearray()
         self._chunk_items = FIRST_CHUNK_ITEMS

@@ -11,6 +11,7 @@ import numpy as np
 
 from enginebay.errors import InputError
 from enginebay_lab.evaluation.agreement import compare_items
+from enginebay_lab.evaluation.batches import split_items
 from enginebay_lab.evaluation.evaluation_rows import WorstItem
 from enginebay_lab.evaluation.guarded_metric import GuardedMetric, MetricError
 
@@ -103,6 +104,8 @@ class OutputAccumulator:
     ) -> None:
         """Add the outputs of the artifact or of PyTorch for some items.
 
+        Each row of an item that is a batch counts as an item.
+
         Args:
             items: The items, with their targets.
             outputs: The outputs by name, for each item.
@@ -112,9 +115,12 @@ class OutputAccumulator:
             InputError: A target is missing or does not fit, and ``record_errors`` is False.
             MetricError: A metric raised, and ``record_errors`` is False.
         """
+        calls = items
+        items, outputs, expected = split_items(items, outputs, expected)
         self.count += len(items)
         if self._find_beyond is not None:
-            self.beyond += sum(bool(self._find_beyond(item.inputs)) for item in items)
+            beyond = sum(bool(self._find_beyond(call.inputs)) for call in calls)
+            self.beyond += beyond * (len(items) // len(calls))
         self._update_metrics("target", items, outputs, [item.target for item in items])
         if expected is None:
             return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enginebay.authors.arrays import is_torch, to_numpy
 from enginebay.authors.sources import find_model, reference_model, unchanged
 from enginebay.errors import InputError, ModelError, UsageError
+from enginebay_lab.evaluation.batches import read_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
     example = None
     if source.example_inputs is None:
         # Binding a model to input names requires an example: the first item.
-        example = next(run.data.items(run.inputs)).inputs
+        example = next(read_items(run.data, run.inputs)).inputs
     with unchanged(source):
         names = [spec.name for spec in run.inputs]
         outputs = [spec.name for spec in run.outputs]

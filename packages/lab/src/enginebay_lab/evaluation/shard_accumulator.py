@@ -146,6 +146,8 @@ class TotalAccumulator(ShardAccumulator):
 
     def _make_row(self, subject: EvaluationSubject, metric: str) -> EvaluationRow:
         artifact, replace = self._artifacts[subject.name], msgspec.structs.replace
+        # An artifact whose engine failed has counted none.
+        entries = [*self._artifacts.values(), *([self._reference] if self._reference else ())]
         reference = self._reference.metric_value(metric) if self._reference else None
         row = EvaluationRow(
             artifact=subject.name,
@@ -153,7 +155,7 @@ class TotalAccumulator(ShardAccumulator):
             precision=subject.precision,
             metric=metric,
             reference=reference,
-            count=self.count,
+            count=max(entry.count for entry in entries),
         )
         if subject.name in self.lost:
             return replace(row, error=self.lost[subject.name])
