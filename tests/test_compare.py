@@ -51,8 +51,8 @@ class Net(nn.Module):
 
 
 #: No benchmark, which would take most of the time of these tests.
-compare = partial(lab.compare, seconds=0)
-QUICK = ("--seconds", "0")
+compare = partial(lab.compare, duration=0)
+QUICK = ("--duration", "0")
 
 
 @pytest.mark.filterwarnings("ignore:inference precision f16")  # the processor may have none
@@ -129,7 +129,6 @@ def test_invalid_arguments_write_nothing(tmp_path: Path) -> None:
             "unknown parameter 'thread' for",
             {"backends": ENGINES, "params": {"thread": 1}},
         ),
-        (UsageError, "'backends' is the string 'openvino'", {"backends": "openvino"}),
         (UsageError, "no backend to compare", {"backends": []}),
         (
             UsageError,
@@ -137,7 +136,7 @@ def test_invalid_arguments_write_nothing(tmp_path: Path) -> None:
             {"backends": ENGINES, "params": {"precision": 1}},
         ),
         (ParamsError, "int8", {"backends": ENGINES, "precisions": ["int8"]}),
-        (TypeError, "keyword argument 'backend'", {"backend": "openvino"}),
+        (UsageError, "unknown argument 'backend'", {"backend": "openvino"}),
     ]:
         with pytest.raises(error, match=message):
             compare(Net(), EXAMPLE, work_dir=folder, **given)
@@ -289,7 +288,7 @@ def test_bad_command_line_is_refused(cli: Run, here: Path, flags: list[str], mes
 
 def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
     folder = tmp_path / "all"
-    comparison = lab.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, seconds=0.3)
+    comparison = lab.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, duration=0.3)
     for row in comparison.rows:
         assert row.speed is not None
         assert row.speed.artifact == row.artifact
@@ -308,14 +307,14 @@ def test_crash_during_the_benchmark_leaves_the_verdict(
         "enginebay_lab.measurement.benchmark_subject._CHILD_MODULE", "tests.nowhere"
     )
     comparison = lab.compare(
-        *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3
+        *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, duration=0.3
     )
     assert len(comparison.verified) == 2
     assert comparison.fastest == ()
     assert "no artifact could be measured: " in comparison.notes[0]
 
 
-@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
-def test_invalid_seconds_are_refused(tmp_path: Path, seconds: float) -> None:
+@pytest.mark.parametrize("duration", [-1, float("inf"), float("nan")])
+def test_invalid_durations_are_refused(tmp_path: Path, duration: float) -> None:
     with pytest.raises(UsageError, match="expected 0 or more"):
-        lab.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", seconds=seconds)
+        lab.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", duration=duration)

@@ -508,4 +508,4 @@ def test_every_kind_of_path_is_accepted(tmp_path: Path, monkeypatch: pytest.Monk
     assert record.source == "data.npz"
     eb.load(Named("out")).close()
     assert eb.verify(Named("out"), Named("data.npz"), Named("net.onnx")).verdict == "verified"
-    assert lab.benchmark(Named("out"), seconds=0.1)
+    assert lab.benchmark(Named("out"), duration=0.1)

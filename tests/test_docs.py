@@ -4,7 +4,7 @@ The ``python`` and ``sh`` blocks of a page run in order, in a folder of that pag
 the README's ``net.py`` unless the page writes its own. After the language of a block, ``file=NAME``
 writes the block to that file, and ``exit=N`` expects that exit code of its last line. A ``text``
 block that directly follows a block that ran contains the expected output; ``…`` matches any text.
-A command with ``--seconds`` measures for a tenth of a second, whatever the page says.
+A command with ``--duration`` measures for a tenth of a second, whatever the page says.
 The line above a block may be a comment: ``<!-- not run: REASON -->``, or ``<!-- part of the
 loopback backend -->``; the guide shows the whole source of that backend.
 """
@@ -158,7 +158,7 @@ def run_python(block: Block, module: types.ModuleType) -> str:
 
 
 def run_shell(block: Block) -> str:
-    code = re.sub(r"--seconds [\d.]+", "--seconds 0.1", block.code)
+    code = re.sub(r"--duration [\d.]+", "--duration 0.1", block.code)
     lines = [line for line in code.splitlines() if not line.startswith(tuple(ELSEWHERE))]
     with TemporaryDirectory() as folder:
         write_command(Path(folder))

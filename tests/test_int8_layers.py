@@ -91,7 +91,7 @@ def test_quantize_excludes_layers_until_the_engine_is_accurate(
     with pytest.raises(NotVerifiedError, match="run the worst layers in floating point"):
         deploy(model, items, tmp_path / "out", backend=engine)
     quantization = quantize(
-        model, items, tmp_path / "out", backend=engine, metric="accuracy", max_drop=0.01
+        model, items, tmp_path / "out", backend=engine, metrics="accuracy", max_drop=0.01
     )
     done, accuracy = quantization.deployment, quantization.accuracy
     assert done.verdict == "verified"
@@ -132,7 +132,7 @@ def test_quantize_excludes_no_layer_of_an_accurate_engine(items: list[Any], tmp_
     steps: list[str] = []
     quantization = quantize(
         *(model, items, tmp_path / "out"),
-        metric="cosine",
+        metrics="cosine",
         max_drop=0.01,
         watch=lambda step: steps.append(step.name),
     )
@@ -145,7 +145,9 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
 ) -> None:
     items = [({"x": image}, 0) for image in IMAGES]
     with pytest.raises(NotVerifiedError, match="dB above noise"):
-        quantize(model, items, tmp_path / "out", metric="cosine", max_drop=0, verify={"rtol": 1e-5})
+        quantize(
+            model, items, tmp_path / "out", metrics="cosine", max_drop=0, verify={"rtol": 1e-5}
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -219,14 +221,14 @@ def test_quantize_does_not_overwrite_other_files(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").touch()
     with pytest.raises(ArtifactExistsError, match="exists and is not an artifact"):
-        quantize(model, items, tmp_path / "out", metric="accuracy", max_drop=0.1)
+        quantize(model, items, tmp_path / "out", metrics="accuracy", max_drop=0.1)
 
 
 def test_quantize_refuses_an_onnx_file(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     eb.export(model, torch.from_numpy(IMAGES[0]), path=path)
     with pytest.raises(UsageError, match=r"net.onnx' is an ONNX file, expected a PyTorch model"):
-        quantize(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
+        quantize(str(path), items, tmp_path / "out", metrics="cosine", max_drop=0.1)
 
 
 @pytest.mark.slow

@@ -31,8 +31,8 @@ DATA = f"--data {DIGITS}:calibration --take 300"
 MEASURE = f"--data {DIGITS}:held_out --metric accuracy --model {DIGITS}:trained"
 #: The commands, each with the file of its output.
 COMMANDS = (
-    (f"compare {DIGITS}:trained {FP32_AND_INT8} {DATA} --seconds 0 --work-dir digits", None),
-    (f"benchmark {ARTIFACTS} --against pytorch --seconds 6 --json", "speed.json"),
+    (f"compare {DIGITS}:trained {FP32_AND_INT8} {DATA} --duration 0 --work-dir digits", None),
+    (f"benchmark {ARTIFACTS} --against pytorch --duration 6 --json", "speed.json"),
     (f"evaluate {ARTIFACTS} {MEASURE} --json", "accuracy.json"),
     ("report digits speed.json accuracy.json --output report.json", None),
 )

@@ -111,7 +111,7 @@ def deploy(
         model,
         example[:1],
         backend=backend,
-        params={"precision": precision},
+        precision=precision,
         work_dir=folder / f"{backend}-{precision}",
         dynamic={"image": {0: ("batch", 1, len(example))}},
         data=data,

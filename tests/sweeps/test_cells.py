@@ -21,7 +21,7 @@ from enginebay_lab.sweeps.worker_replies import receive_row
 
 
 def test_row_records_cell_machine_versions_and_artifact(net, tmp_path) -> None:
-    cell = cell_of(seconds=0.3)
+    cell = cell_of(duration=0.3)
     row = swept(cell, tmp_path / "out")
     assert (row.verdict, row.fault, row.reason) == ("verified", "", "")
     assert (row.key, row.model, row.precision) == (cell.key, "net.py:build", "fp32")
@@ -90,7 +90,7 @@ def test_output_unreachable_for_the_worker_is_noted(net, tmp_path) -> None:
 
 
 def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
-    cell = cell_of(seconds=0.1)
+    cell = cell_of(duration=0.1)
     with attempts_folder(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:
         lock = Path("/tmp/enginebay-measuring.lock")
         if not lock.exists():  # the lock may belong to a different user

@@ -43,7 +43,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
 def export(model: Any, inputs: dict[str, Any], **options: Any) -> Any:
-    config = EnginebayConfig(**{"engine": "onnxruntime", **FAST, **options})
+    config = EnginebayConfig(**{"backend": "onnxruntime", **FAST, **options})
     return AutoHfExporter.from_config(config).export(model, inputs, config)
 
 
@@ -94,7 +94,7 @@ def exported_bert(bert: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def exported_parts(small: Any) -> Any:
-    config = EnginebayConfig(engine="onnxruntime", dynamic=True, **FAST)
+    config = EnginebayConfig(backend="onnxruntime", dynamic=True, **FAST)
     exporter = AutoHfExporter.from_config(config)
     return exporter.export_for_generation(small, padded(2, 5), config)
 
@@ -259,14 +259,14 @@ def test_sample_without_padding_is_refused_for_generation(small: Any, sample: An
 
 
 def test_parts_of_fixed_sizes_are_refused_for_generation(small: Any) -> None:
-    config = EnginebayConfig(engine="onnxruntime", verify={"probes": 0})
+    config = EnginebayConfig(backend="onnxruntime", verify={"probes": 0})
     exporter = AutoHfExporter.from_config(config)
     with pytest.raises(ExportError, match=r"of 'decode' is fixed at \d, and is \d in a later step"):
         exporter.export_for_generation(small, padded(2, 5), config)
 
 
 def test_error_of_a_part_keeps_its_class_and_names_the_part(small: Any) -> None:
-    config = EnginebayConfig(engine="opnvino")
+    config = EnginebayConfig(backend="opnvino")
     exporter = AutoHfExporter.from_config(config)
     with pytest.raises(BackendNotFoundError) as err:
         exporter.export_for_generation(small, padded(2, 5), config)
@@ -404,7 +404,7 @@ def test_config_of_another_exporter_is_refused(bert: Any) -> None:
 
 def test_config_may_be_a_dict() -> None:
     config = AutoExportConfig.from_dict({"export_format": "enginebay", "engine": "openvino"})
-    assert config == EnginebayConfig(engine="openvino")
+    assert config == EnginebayConfig(backend="openvino")
 
 
 def test_model_without_values_is_refused(bert: Any) -> None:

@@ -70,7 +70,7 @@ def test_flags_become_arguments(hint: str, python: str) -> None:
 @pytest.mark.parametrize(
     ("hint", "flags", "python"),
     [
-        (Hint("{}", argument("metric", "accuracy")), "--metric accuracy", 'metric="accuracy"'),
+        (Hint("{}", argument("metrics", "accuracy")), "--metric accuracy", 'metrics="accuracy"'),
         (Hint("add {}, or", argument("resume", True)), "add --resume, or", "add resume=True, or"),
         (
             Hint("name it: {}", argument("output", "ROWS")),

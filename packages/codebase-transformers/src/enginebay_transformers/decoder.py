@@ -81,6 +81,7 @@ def deploy_decoder(
     *,
     backend: str,
     work_dir: str | Path,
+    precision: str | None = None,
     params: eb.BackendParams | Mapping[str, object] | None = None,
     verify: eb.VerifyOptions | Mapping[str, object] | None = None,
     prompts: int = 8,
@@ -99,7 +100,8 @@ def deploy_decoder(
         model: The decoder, or its name, as :func:`enginebay.deploy` takes it.
         backend: The backend, whose engine must support empty tensors: the cache is empty at first.
         work_dir: The folder of the new bundle; it must not exist yet.
-        params: The backend's parameters.
+        precision: The backend's parameter ``precision``, such as ``fp16``.
+        params: The backend's other parameters.
         verify: How to compare: :class:`enginebay.VerifyOptions`, or a mapping of its fields.
         prompts: The number of random prompts, each of which is tried alone and in a batch.
         tokens: The number of tokens to compare after each prompt; by default 16, or fewer if there
@@ -145,6 +147,7 @@ def deploy_decoder(
             source,
             example,
             backend=backend,
+            precision=precision,
             params=params,
             verify=verify,
             dynamic={name: axes for name, axes in dims.items() if name in example}

@@ -50,7 +50,7 @@ class EnginebayConfig(upstream.ExportConfigMixin):  # type: ignore[misc]  # a cl
     """How an :class:`EnginebayExporter` deploys a model: arguments of :func:`enginebay.deploy`.
 
     Attributes:
-        engine: The backend; by default the installed one if there is only one, or ``onnxruntime``.
+        backend: The backend; by default the installed one if there is only one, or ``onnxruntime``.
         dynamic: True to open the batch, the tokens and the past of a cache; or the ``dynamic`` of
             :func:`enginebay.deploy`, such as ``{"pixel_values": {0: "batch"}}``.
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
@@ -60,12 +60,12 @@ class EnginebayConfig(upstream.ExportConfigMixin):  # type: ignore[misc]  # a cl
         verify: Fields of :class:`enginebay.VerifyOptions`.
 
     Example:
-        >>> EnginebayConfig(engine="openvino", dynamic=True).export_format
+        >>> EnginebayConfig(backend="openvino", dynamic=True).export_format
         'enginebay'
     """
 
     export_format: str = "enginebay"
-    engine: str | None = None
+    backend: str | None = None
     dynamic: Any = False
     precision: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class EnginebayExporter(upstream.HfExporter):  # type: ignore[misc]
             artifact = eb.deploy(
                 model,
                 inputs,
-                backend=config.engine,
+                backend=config.backend,
                 work_dir=Path(folder, "artifact"),
                 precision=config.precision,
                 dynamic=dynamic,

@@ -88,7 +88,7 @@ def judge_folder(
     model: object,
     sample: Mapping[str, Any] | None = None,
     *,
-    backends: Sequence[str] = ("onnxruntime",),
+    backends: str | Sequence[str] = "onnxruntime",
     verify: Mapping[str, Any] | None = None,
 ) -> JudgedFolder:
     """Judge the files of an exported model by the model in PyTorch, on each backend.
@@ -99,7 +99,7 @@ def judge_folder(
         sample: Arguments of ``generate`` or, for a single component, of ``forward``: arrays, or
             specs of random ones. By default the model's own example; ids are random by default,
             and a mask pads one row on the left.
-        backends: Names of backends that read ONNX.
+        backends: One backend that reads ONNX, or several.
         verify: Options of the comparison, as :func:`enginebay.deploy` takes them.
 
     Raises:
@@ -117,6 +117,7 @@ def judge_folder(
             f"'{folder}' has files of the format {found.format}; only ONNX files are judged",
             hint="export with OnnxExporter, whose files OpenVINO reads too: --backend openvino",
         )
+    backends = [backends] if isinstance(backends, str) else backends
     for name in backends:
         get_backend(name)  # raises if it cannot be used
     source = find_model(model)

@@ -38,12 +38,12 @@ _limit: ContextVar[TimeLimit | None] = ContextVar("_limit", default=None)
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[TimeLimit]:
-    """Limit the time of all child processes that this thread starts in the ``with`` block.
+def time_limit(timeout: float) -> Iterator[TimeLimit]:
+    """Limit the seconds of all child processes that this thread starts in the ``with`` block.
 
     Long computations in this process must call :func:`check_time_limit`.
     """
-    limit = TimeLimit(seconds, time.monotonic() + seconds)
+    limit = TimeLimit(timeout, time.monotonic() + timeout)
     token = _limit.set(limit)
     try:
         yield limit

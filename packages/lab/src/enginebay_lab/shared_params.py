@@ -1,16 +1,41 @@
-"""Backend parameters that are passed to several backends at once, or with several values."""
+"""Arguments of :func:`enginebay.deploy` that other functions pass on, with one value or several."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from enginebay.errors import ParamsError, did_you_mean
+import enginebay as eb
+from enginebay.errors import ParamsError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from enginebay import Backend
+
+
+def as_list(names: str | Iterable[str]) -> list[str]:
+    """Return one name or several as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def check_deploy_options(options: Iterable[str], instead: Mapping[str, str]) -> None:
+    """Check that :func:`enginebay.deploy` accepts keyword arguments.
+
+    Args:
+        options: The names of the arguments.
+        instead: Arguments that the caller has under another name, by the name in ``deploy``.
+
+    Raises:
+        UsageError: An argument is unknown, or has another name here.
+    """
+    known = [name for name in inspect.signature(eb.deploy).parameters if name not in instead]
+    for name in options:
+        if name not in known:
+            other = instead.get(name)
+            hint = f"pass {other}=" if other else did_you_mean(name, [*known, *instead.values()])
+            raise UsageError(f"unknown argument '{name}'", hint=hint)
 
 
 def own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[str, object]:

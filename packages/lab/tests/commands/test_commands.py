@@ -172,7 +172,7 @@ def test_bisections_and_pieces_print_as_the_command_does(cli: Run) -> None:
 
 
 def test_a_comparison_prints_as_the_command_does(cli: Run, here: Path) -> None:
-    words = ("--backend", "loopback", "--exporter", "torchscript", "--seconds", "0.05")
+    words = ("--backend", "loopback", "--exporter", "torchscript", "--duration", "0.05")
     ran = cli("compare", "net.py:build", *words, "--work-dir", "out")
     saved = (here / "out" / "comparison.json").read_bytes()
     found = msgspec.json.decode(saved, type=lab.Comparison)
@@ -200,7 +200,7 @@ def test_a_comparison_measures_the_engines_that_run_here(
         torch.randn(2, 3),
         backends=[ahead, loopback],
         work_dir=tmp_path / "out",
-        seconds=0.05,
+        duration=0.05,
     )
     built, ran = found.rows
     assert (built.verdict, ran.verdict) == ("unverified", "verified")
@@ -239,7 +239,7 @@ def deployed(cli: Run) -> None:
 
 
 def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: None, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.2")
+    ran = cli("benchmark", "net-build-loopback", "--duration", "0.2")
     assert (ran.code, ran.err) == (0, "")
     header, call, engine, *fields = ran.out.splitlines()
     assert header.split() == ["MEDIAN", "95", "%", "INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS"]
@@ -254,7 +254,7 @@ def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: None, cli: 
 
 
 def test_benchmark_compares_with_the_model_that_was_deployed(deployed: None, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--against", "pytorch")
+    ran = cli("benchmark", "net-build-loopback", "--duration", "0.01", "--against", "pytorch")
     assert (ran.code, ran.err) == (0, "")
     header, torch, row, *notes = ran.out.splitlines()
     columns = "ARTIFACT CALL ENGINE P90 P99 ITEMS/S MEMORY SPEED AGREED"
@@ -267,7 +267,7 @@ def test_benchmark_compares_with_the_model_that_was_deployed(deployed: None, cli
 
 
 def test_benchmark_reports_a_row_that_failed(deployed: None, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--batch", "2,3")
+    ran = cli("benchmark", "net-build-loopback", "--duration", "0.01", "--batch", "2,3")
     assert ran.code == 1
     assert ran.err.startswith(
         "error: 'net-build-loopback': the batch size is fixed: the model takes x "
@@ -288,7 +288,7 @@ def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: None, cli
 
 
 def test_benchmark_is_a_document_too(deployed: None, cli: Run) -> None:
-    given = ("--input", "x=2x4", "--seconds", "0.01")
+    given = ("--input", "x=2x4", "--duration", "0.01")
     found = cli("benchmark", "net-build-loopback", *given, "--json").document
     (row,) = found["rows"]
     assert row["call"]["low"] <= row["call"]["median"] <= row["call"]["high"]
@@ -300,8 +300,8 @@ def test_benchmark_refuses_inputs_that_do_not_fit(deployed: None, cli: Run) -> N
     ran = cli("benchmark", "net-build-loopback", "--input", "y=2x4")
     assert ran.code == 2
     assert ran.err.startswith("error: unknown input 'y': the model takes ")
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
-    assert (ran.code, ran.err) == (2, "error: 'seconds' is 0, expected a positive number\n")
+    ran = cli("benchmark", "net-build-loopback", "--duration", "0")
+    assert (ran.code, ran.err) == (2, "error: 'duration' is 0, expected a positive number\n")
     ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
     assert (
         ran.err
@@ -319,7 +319,7 @@ def test_a_sweep_builds_engines_for_other_machines(
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", ahead)
     (here / "sweep.toml").write_text(
-        'models = ["net.py:build"]\nbackends = ["ahead"]\nseconds = 0.1'
+        'models = ["net.py:build"]\nbackends = ["ahead"]\nduration = 0.1'
     )
     done = cli("sweep", "sweep.toml", "--output", "swept", "--json")
     assert done.code == 0

@@ -22,7 +22,7 @@ VERIFY = eb.VerifyOptions(probes=0, allow_unverified=True)
 
 def compare(folder: Path, **options: Any) -> lab.Comparison:
     torch.manual_seed(0)
-    known: dict[str, Any] = {"backends": ["loopback"], "seconds": 0, "export": EXPORT} | options
+    known: dict[str, Any] = {"backends": ["loopback"], "duration": 0, "export": EXPORT} | options
     return lab.compare(torch.nn.Linear(4, 3), torch.ones(1, 4), work_dir=folder, **known)
 
 
@@ -61,19 +61,12 @@ def test_a_wrong_engine_is_a_row_with_its_verdict(tmp_path: Path, loopback: str)
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"seconds": -1}, UsageError, "'seconds' is -1, expected 0 or more"),
-        ({"seconds": float("nan")}, UsageError, "'seconds' is nan, expected 0 or more"),
-        ({"seconds": float("inf")}, UsageError, "'seconds' is inf, expected 0 or more"),
-        (
-            {"backends": "ncnn"},
-            UsageError,
-            "'backends' is the string 'ncnn', expected a sequence of names",
-        ),
-        (
-            {"precisions": "fp16"},
-            UsageError,
-            "'precisions' is the string 'fp16', expected a sequence of names",
-        ),
+        ({"duration": -1}, UsageError, "'duration' is -1, expected 0 or more"),
+        ({"duration": float("nan")}, UsageError, "'duration' is nan, expected 0 or more"),
+        ({"duration": float("inf")}, UsageError, "'duration' is inf, expected 0 or more"),
+        ({"backend": "loopback"}, UsageError, "unknown argument 'backend'"),
+        ({"precision": "fp16"}, UsageError, "unknown argument 'precision'"),
+        ({"durations": 1}, UsageError, "unknown argument 'durations'"),
         ({"backends": []}, UsageError, "no backend to compare"),
         ({"params": ["gain"]}, UsageError, "'params' is a list, expected a mapping"),
         ({"params": {"precision": "fp16"}}, UsageError, "'params' cannot contain 'precision'"),
@@ -81,16 +74,8 @@ def test_a_wrong_engine_is_a_row_with_its_verdict(tmp_path: Path, loopback: str)
         ({"params": {"gain": []}}, ParamsError, "the list of values of 'gain' is empty"),
     ],
     ids=[
-        "negative",
-        "nan",
-        "inf",
-        "text",
-        "precision text",
-        "none",
-        "list",
-        "precision",
-        "typo",
-        "empty",
+        *("negative", "nan", "inf", "backend", "precision", "unknown"),
+        *("none", "list", "in params", "typo", "empty"),
     ],
 )
 def test_a_wrong_argument_writes_nothing(
@@ -150,3 +135,17 @@ def test_a_request_that_every_backend_refuses_is_an_error(tmp_path: Path) -> Non
     with pytest.raises(UsageError):
         compare(tmp_path / "out", precisions=["fp16", "int8"])
     assert not (tmp_path / "out" / ROWS_FILE).exists()
+
+
+def test_one_name_is_a_list_of_one(tmp_path: Path, loopback: str) -> None:
+    (row,) = compare(tmp_path / "out", backends=loopback).rows
+    assert row.backend == loopback
+
+
+def test_an_argument_of_deploy_with_another_name_here_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        compare(tmp_path / "out", backend="loopback")
+    assert caught.value.hint == "pass backends="
+    with pytest.raises(UsageError) as caught:
+        compare(tmp_path / "out", verfy={})
+    assert caught.value.hint == "did you mean 'verify'?"

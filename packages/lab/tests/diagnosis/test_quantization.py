@@ -99,7 +99,7 @@ def quantize(layered: Layered, folder: Path, **given: Any) -> lab.Quantization:
     options = {
         **layered.options,
         "data": layered.data,
-        "metric": Rmse,
+        "metrics": Rmse,
         "max_drop": 0.02,
         "work_dir": folder / "net",
         **given,
@@ -237,10 +237,11 @@ def test_mistakes_are_refused_before_anything_is_deployed(layered: Layered, tmp_
     (tmp_path / "there" / "file").touch()
     with pytest.raises(ArtifactExistsError):
         quantize(layered, tmp_path, work_dir=tmp_path / "there", **more)
-    with pytest.raises(UsageError, match=r"^max_drop requires one metric, found cosine, accuracy$"):
-        quantize(layered, tmp_path, metric=["cosine", "accuracy"], **more)
+    with pytest.raises(UsageError, match=r"^unknown argument 'metric'") as raised:
+        quantize(layered, tmp_path, metric="cosine", **more)
+    assert raised.value.hint == "pass metrics="
     with pytest.raises(UsageError, match=r"^unknown metric 'acuracy'; available: accuracy, "):
-        quantize(layered, tmp_path, metric="acuracy", **more)
+        quantize(layered, tmp_path, metrics="acuracy", **more)
     message = r"^quantize requires layers in 8 bits, but precision fp32 has no 8-bit layers"
     with pytest.raises(UsageError, match=message):
         quantize(layered, tmp_path, params={"precision": "fp32"}, **more)
@@ -253,6 +254,6 @@ def test_a_metric_without_a_value_for_pytorch_is_refused(layered: Layered, tmp_p
             return math.nan
 
     with pytest.raises(UsageError) as raised:
-        quantize(layered, tmp_path, metric=Nothing)
+        quantize(layered, tmp_path, metrics=Nothing)
     assert str(raised.value).endswith("has no finite value for the PyTorch model on 16 items")
     assert raised.value.hint == "choose another metric, or other data"

@@ -36,7 +36,7 @@ def test_evaluate_and_benchmark_warn_once(loopback: str, tmp_path: Path) -> None
     data = [({"x": np.ones((2, 3), np.float32)}, np.ones((2, 3)))] * 3
     for measure in (
         lambda: lab.evaluate(artifact, data, "mean-absolute-error"),
-        lambda: lab.benchmark(artifact, seconds=0.1),
+        lambda: lab.benchmark(artifact, duration=0.1),
     ):
         with pytest.warns(eb.VerdictWarning) as caught:
             measure()

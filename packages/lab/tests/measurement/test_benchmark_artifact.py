@@ -143,13 +143,13 @@ def here(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built
 
 
-def measure(*artifacts: str, seconds: float = 0.05, **more: Any) -> lab.Benchmark:
-    return lab.benchmark(list(artifacts), seconds=seconds, **more)
+def measure(*artifacts: str, duration: float = 0.05, **more: Any) -> lab.Benchmark:
+    return lab.benchmark(list(artifacts), duration=duration, **more)
 
 
 @pytest.mark.usefixtures("here")
 def test_figures_of_a_single_artifact() -> None:
-    found = lab.benchmark("good", seconds=0.3)
+    found = lab.benchmark("good", duration=0.3)
     (row,) = found.rows
     assert (row.name, row.backend, row.precision) == ("good", "loopback", "fp32")
     assert (row.batch, row.threads, row.failure, row.ratio) == (2, 1, "", None)
@@ -180,7 +180,7 @@ def test_memory_excludes_the_parent_process(here: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_each_batch_and_number_of_threads_has_a_row() -> None:
-    found = measure("open", batch=(1, 8), threads=(1, 2))
+    found = measure("open", batches=(1, 8), threads=(1, 2))
     assert [(row.batch, row.threads) for row in found.rows] == [(1, 1), (1, 2), (8, 1), (8, 2)]
     assert found.failures == []
     for row in found.rows:
@@ -194,7 +194,7 @@ def test_each_batch_and_number_of_threads_has_a_row() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_pytorch_is_measured_like_an_artifact() -> None:
-    found = measure("open", against="pytorch", model="net.py:build", batch=(8,), threads=(2,))
+    found = measure("open", against="pytorch", model="net.py:build", batches=(8,), threads=(2,))
     torch_row, row = found.rows
     assert found.failures == []
     assert found.baseline == torch_row.name == torch_row.backend == "pytorch"
@@ -209,7 +209,7 @@ def test_the_ratio_says_how_many_times_as_fast_an_artifact_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MOOD", "slow")
-    slow, good = measure("moody", "good", seconds=0.5).rows
+    slow, good = measure("moody", "good", duration=0.5).rows
     medians = [sorted(window.median for window in row.windows) for row in (slow, good)]
     for row, listed in zip((slow, good), medians, strict=True):
         assert listed[0] <= row.call.low <= row.call.median <= row.call.high <= listed[-1]
@@ -252,12 +252,12 @@ def test_an_error_is_raised_if_nothing_was_measured(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ChildCrashedError, match="'moody' ended with SIGSEGV"):
         measure("moody")
     with pytest.raises(InputError, match="input"):
-        lab.benchmark("good", {"input": np.ones((2, 5), np.float32)}, seconds=0.01)
+        lab.benchmark("good", {"input": np.ones((2, 5), np.float32)}, duration=0.01)
 
 
 @pytest.mark.usefixtures("here")
 def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
-    fixed, free = measure("good", "open", batch=(4,)).rows
+    fixed, free = measure("good", "open", batches=(4,)).rows
     assert fixed.failure == (
         "the batch size is fixed: the model takes input float32[2, 4]; deploy the model "
         "with a dynamic batch size: --min-shapes input:1x4 --max-shapes input:8x4"
@@ -267,17 +267,17 @@ def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_the_smallest_number_of_windows_is_made_even_if_it_takes_longer() -> None:
-    (row,) = measure("good", seconds=1e-9).rows
+    (row,) = measure("good", duration=1e-9).rows
     assert len(row.windows) == MIN_WINDOWS
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seconds": 0}, "'seconds' is 0, expected a positive number"),
-        ({"seconds": float("nan")}, "'seconds' is nan, expected a positive number"),
+        ({"duration": 0}, "'duration' is 0, expected a positive number"),
+        ({"duration": float("nan")}, "'duration' is nan, expected a positive number"),
         ({"timeout": 0}, "'timeout' is 0, expected a positive number"),
-        ({"batch": (0,)}, "'batch' is 0, expected an integer of 1 or more"),
+        ({"batches": (0,)}, "'batches' is 0, expected an integer of 1 or more"),
         ({"threads": (1, 1)}, "'threads' contains a number twice"),
         ({"against": "onnx"}, "invalid argument against='onnx': expected 'pytorch'"),
         ({"against": "pytorch"}, "no PyTorch model to compare with"),
@@ -322,7 +322,7 @@ def test_layers_have_a_share_nodes_and_modules(tmp_path: Path, loopback: str) ->
             work_dir=tmp_path / "a",
             verify=eb.VerifyOptions(probes=0),
         )
-        found = lab.benchmark([artifact.artifact, "good"], seconds=0.05, layers=True)
+        found = lab.benchmark([artifact.artifact, "good"], duration=0.05, layers=True)
     row, other = found.rows
     assert [(one.name, one.operator, one.seconds, one.share) for one in row.layers] == [
         ("both", "Fused", 0.75, 0.75),
@@ -366,7 +366,7 @@ def test_a_note_says_why_layers_are_not_timed(tmp_path: Path, body: str, note: s
             work_dir=tmp_path / "a",
             verify=eb.VerifyOptions(probes=0),
         ).artifact
-        (row,) = lab.benchmark(artifact, seconds=0.01, layers=True).rows
+        (row,) = lab.benchmark(artifact, duration=0.01, layers=True).rows
     assert row.layers == ()
     assert row.notes[-1].startswith(f"the layers could not be timed: {note}")
 
@@ -405,7 +405,7 @@ def test_a_killed_benchmark_leaves_its_windows_in_the_output_file(
     here: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "measured.jsonl"
-    arguments = f"['good', 'open'], seconds=60, output={str(file)!r}"
+    arguments = f"['good', 'open'], duration=60, output={str(file)!r}"
     code = f"import enginebay_lab as lab; lab.benchmark({arguments})"
     path = os.pathsep.join(sys.path)
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})

@@ -268,7 +268,7 @@ def test_report_of_the_commands_that_measure(cli: Run, here: Path) -> None:
     data = ("--data", "data.npz", "--metric", "accuracy", "--model", "net.py:build")
     for code, words, key in [
         (0, ("evaluate", "good", *data, "--report", "e.json"), "evaluations"),
-        (0, ("benchmark", "good", "--seconds", "0.2", "--report", "b.json"), "benchmarks"),
+        (0, ("benchmark", "good", "--duration", "0.2", "--report", "b.json"), "benchmarks"),
         (0, ("report", "bad", "--output", "new/v.json"), "artifacts"),
     ]:
         ran = cli(*words)
@@ -280,7 +280,7 @@ def test_report_of_the_commands_that_measure(cli: Run, here: Path) -> None:
 
 
 def test_a_wrong_report_file_is_refused_before_anything_is_measured(cli: Run, here: Path) -> None:
-    benchmark = ("benchmark", "good", "wide", "--seconds", "60", "--output", "rows.jsonl")
+    benchmark = ("benchmark", "good", "wide", "--duration", "60", "--output", "rows.jsonl")
     assert cli(*benchmark, "--report", "b.json").code == 2
     assert cli("bisect", "good", "--report", "net.py").code == 2
     for words in ("net.py", "net.py/out.html"):
@@ -297,7 +297,7 @@ def test_rows_files_make_a_report(cli: Run, here: Path) -> None:
     lines = (here / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (here / "rows.jsonl").write_bytes(b"".join(lines[:1]) + lines[1][:20])
     assert len(lab.report("rows.jsonl").evaluations[0].rows) == 1
-    assert cli("benchmark", "good", "--seconds", "0.2", "--output", "speed.jsonl").code == 0
+    assert cli("benchmark", "good", "--duration", "0.2", "--output", "speed.jsonl").code == 0
     assert len(lab.report("speed.jsonl").benchmarks[0].rows) == 1
     (here / "speed.jsonl").write_bytes((here / "speed.jsonl").read_bytes().splitlines(True)[0])
     with pytest.raises(UsageError, match=r"'speed.jsonl' contains no complete row; expected"):

@@ -22,7 +22,7 @@ cells = st.builds(
     precision=texts,
     params=st.dictionaries(texts, texts | st.integers(-(2**63), 2**63) | st.lists(texts)),
     inputs=st.lists(texts, max_size=2).map(tuple),
-    seconds=st.floats(0, 1e9),
+    duration=st.floats(0, 1e9),
     seed=st.integers(0, 2**62),
     folder=texts,
 )
@@ -42,7 +42,7 @@ def test_a_job_survives_the_message(cell: Cell, files: dict[str, dict[str, str]]
     found = msgspec.msgpack.decode(encode_message(job), type=CellJob)
     if not has_surrogate(job):
         assert found == job
-    assert found.cell.seconds == cell.seconds
+    assert found.cell.duration == cell.duration
 
 
 def test_a_text_that_is_not_utf_8_is_escaped_everywhere() -> None:
@@ -100,7 +100,7 @@ def test_the_key_depends_on_every_field_but_the_folder(cell: Cell) -> None:
         ("precision", f"{cell.precision}x"),
         ("params", {**cell.params, "added": 1}),
         ("inputs", (*cell.inputs, "x=1")),
-        ("seconds", cell.seconds + 1 if cell.seconds < 1e8 else 0.0),
+        ("duration", cell.duration + 1 if cell.duration < 1e8 else 0.0),
         ("seed", cell.seed + 1),
     ):
         assert replace(cell, **{name: value}).key != cell.key

@@ -107,7 +107,7 @@ def test_the_job_has_the_command_of_its_artifact(tmp_path) -> None:
         inputs=("x=1x3",),
         params={"threads": 2, "fast": False, "providers": ["a", "b"], "options": {"k": 1}},
         take=3,
-        seconds=1.0,
+        duration=1.0,
     )
     assert job.command == (
         f"cd {shlex.quote(str(tmp_path))} && "

@@ -29,14 +29,14 @@ def labels(cells: list[Cell]) -> list[str]:
 def test_a_matrix_with_an_exclude_and_an_include(sweep: Read) -> None:
     cells = sweep("""\
         backends = ["loopback", "ncnn", "openvino"]
-        seconds = 3
+        duration = 3
         timeout = 60
         [params]
         gain = [1.0, 2.0]
         device = "cpu"
         [[models]]
         model = "net.py:build"
-        seconds = 1
+        duration = 1
         data = "items.npz"
         metrics = ["accuracy"]
         max_drop = 0
@@ -66,7 +66,7 @@ def test_a_matrix_with_an_exclude_and_an_include(sweep: Read) -> None:
         "net.py:build on loopback device=cpu gain=3",
     ]
     assert {cell.timeout for cell in cells} == {60}
-    assert [cell.seconds for cell in cells] == [1, 1, 1, 1, 1, 3, 3, 3, 1]
+    assert [cell.duration for cell in cells] == [1, 1, 1, 1, 1, 3, 3, 3, 1]
     assert (cells[-1].data, cells[-1].metrics, cells[-1].max_drop) == (
         "items.npz",
         ("accuracy",),
@@ -128,9 +128,9 @@ def test_the_key_does_not_depend_on_the_folder() -> None:
 
 def test_cells_and_mappings(sweep: Read, here: Path) -> None:
     named = {"model": Path("tiny.onnx"), "backend": "loopback", "params": {"file_name": Path("a")}}
-    cells = read_cells([Cell(model="tiny.onnx", backend="ncnn", seconds=2), named])
+    cells = read_cells([Cell(model="tiny.onnx", backend="ncnn", duration=2), named])
     assert labels(cells) == ["tiny.onnx on ncnn", "tiny.onnx on loopback file_name=a"]
-    assert cells[0].seconds == 2
+    assert cells[0].duration == 2
     assert read_cells(cells) == cells
     table = {"models": [Path("tiny.onnx")], "backends": ("ncnn",), "precisions": ("fp32", "fp16")}
     assert [cell.precision for cell in read_cells(table)] == ["fp32", "fp16"]

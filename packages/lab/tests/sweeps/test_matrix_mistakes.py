@@ -86,7 +86,7 @@ WRONG = [
         "also pass the model of these weights: file.py:attr --weights items.npz",
     ),
     (
-        "[[models]]\nseconds = 3",
+        "[[models]]\nduration = 3",
         "sweep.toml: models.0: 'model' is missing",
         'write model = "…"',
     ),
@@ -94,8 +94,8 @@ WRONG = [
         '[[models]]\nmodel = "tiny.onnx"\nmetric = ["accuracy"]',
         (
             "sweep.toml: models.0.metric: 'metric' is not a key of models.0; available: atol, "
-            "config, data, exporter, inputs, ir, max_drop, metrics, model, params, probes, "
-            "rewriters, rtol, seconds, seed, take, timeout"
+            "config, data, duration, exporter, inputs, ir, max_drop, metrics, model, params, "
+            "probes, rewriters, rtol, seed, take, timeout"
         ),
         "did you mean 'metrics'?",
     ),
@@ -103,14 +103,14 @@ WRONG = [
         f"{BASE}backend = 'ncnn'",
         (
             "sweep.toml: backend: 'backend' is not a key of the sweep; available: atol, "
-            "backends, config, data, exclude, exporter, include, inputs, ir, max_drop, metrics, "
-            "models, params, precisions, probes, rewriters, rtol, seconds, seed, take, timeout"
+            "backends, config, data, duration, exclude, exporter, include, inputs, ir, max_drop, "
+            "metrics, models, params, precisions, probes, rewriters, rtol, seed, take, timeout"
         ),
         "did you mean 'backends'?",
     ),
     (
-        f"{BASE}seconds = -1",
-        "sweep.toml: seconds: -1 does not fit sweep.seconds: expected float >= 0.0",
+        f"{BASE}duration = -1",
+        "sweep.toml: duration: -1 does not fit sweep.duration: expected float >= 0.0",
         None,
     ),
     (
@@ -282,8 +282,8 @@ def test_mistakes_in_python_name_their_keys(here: Path, loopback: str) -> None:
     wrong: list[tuple[Any, str]] = [
         ({"models": ["none.onnx"]}, "models.0: no file 'none.onnx'"),
         (
-            [Cell(model="tiny.onnx", backend="loopback", seconds=-1)],
-            "cells.0.seconds: -1 does not fit cells.0.seconds: expected float >= 0.0",
+            [Cell(model="tiny.onnx", backend="loopback", duration=-1)],
+            "cells.0.duration: -1 does not fit cells.0.duration: expected float >= 0.0",
         ),
         ([{"model": "tiny.onnx"}], "cells.0: 'backend' is missing"),
         ([], "the sweep contains no combination of a model and a backend"),

@@ -26,6 +26,7 @@ _INSTEAD = {
     "--batch": "--dynamic batch",
     "--dynamic-axes": "--dynamic x:0",
     "--output": "--work-dir FOLDER",
+    "--seconds": "--duration SECONDS",
 }
 
 

@@ -35,6 +35,8 @@ _SWITCHES = frozenset(
         "strict",
     )
 )
+#: Arguments of several values, whose flag is repeated.
+_SINGULAR = {"metrics": "metric"}
 #: Arguments that are dictionaries: ``--compare boxes=set`` is ``compare={"boxes": "set"}``.
 _DICTIONARIES = frozenset(("compare", "domain"))
 # In "leave --device out" the word after the flag belongs to the sentence. A lowercase word is
@@ -46,8 +48,8 @@ class Option(NamedTuple):
     """An option in a hint.
 
     Attributes:
-        flag: Its form on the command line: ``--seconds 2``.
-        python: Its form in Python: ``seconds=2``.
+        flag: Its form on the command line: ``--duration 2``.
+        python: Its form in Python: ``duration=2``.
     """
 
     flag: str
@@ -65,10 +67,10 @@ def argument(name: str, value: object = None) -> Option:
     Example:
         >>> argument("max_drop", 0.01)
         Option(flag='--max-drop 0.01', python='max_drop=0.01')
-        >>> argument("metric", "accuracy").python
-        'metric="accuracy"'
+        >>> argument("metrics", "accuracy")
+        Option(flag='--metric accuracy', python='metrics="accuracy"')
     """
-    flag = f"--{name.replace('_', '-')}"
+    flag = f"--{_SINGULAR.get(name, name).replace('_', '-')}"
     if value is None:
         return Option(flag, name)
     if value is True:

@@ -155,7 +155,7 @@ def preview(
     model: object,
     args: object = None,
     *,
-    backends: Sequence[str] = (),
+    backends: str | Sequence[str] = (),
     rewriters: Sequence[RewriterSet | str] = (),
     timeout: float = 600.0,
     watch: Callable[[str], None] | None = None,
@@ -170,7 +170,7 @@ def preview(
     Args:
         model: The model, as for :func:`enginebay.deploy`.
         args: Example inputs, or recorded calls; by default the example of the model's source.
-        backends: Names of backends; by default all with an installed engine.
+        backends: One backend or several; by default all with an installed engine.
         rewriters: Your rewriters, as for :class:`enginebay.ExportOptions`.
         timeout: The time limit of each child process in seconds. The engines run in child
             processes. The export also runs in a child process if the model is text, or if it can be
@@ -190,6 +190,7 @@ def preview(
         True
     """
     # By default, not the plugins whose engine is not installed.
+    backends = (backends,) if isinstance(backends, str) else backends
     names = list(dict.fromkeys(backends)) or [
         name for name in installed_backends() if _has_engine(name)
     ]

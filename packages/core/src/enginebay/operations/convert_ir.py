@@ -13,7 +13,7 @@ from enginebay.operations.backend import get_backend
 from enginebay.operations.convert_engine import convert_engine
 from enginebay.operations.file_refusals import explain_refusal
 from enginebay.operations.recorded_command import python_call
-from enginebay.operations.settings import check_timeout
+from enginebay.operations.settings import as_names, check_timeout, with_precision
 from enginebay.operations.staged_engine import judge_staged, publish_staged
 from enginebay.verdict import Basis
 from enginebay.verification import RecordedReference, Terms
@@ -41,6 +41,7 @@ def convert(
     *,
     backend: str,
     work_dir: str | Path,
+    precision: str | None = None,
     params: BackendParams | Mapping[str, object] | None = None,
     data: object = None,
     int8_keep: Sequence[str] = (),
@@ -54,6 +55,7 @@ def convert(
             :func:`enginebay.export`.
         backend: The backend's name.
         work_dir: The folder of the new artifact; it must not exist yet.
+        precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
         params: The backend's parameters, or a mapping of their names and values.
         data: The calibration data for int8 or fp8: an :class:`enginebay.DataSet`, or an argument
             for one, such as a path.
@@ -74,7 +76,7 @@ def convert(
     command = python_call()
     check_timeout(timeout)
     engine = get_backend(backend)
-    typed_params = engine.params_from(params)
+    typed_params = engine.params_from(with_precision(params, precision))
     if int8_keep:
         engine.check_calibrated(typed_params, "'int8_keep' excludes layers from int8")
     engine.check_data(typed_params, has_data=data is not None)
@@ -86,7 +88,7 @@ def convert(
         request = ConvertRequest(
             ir=model, params=typed_params, work_dir=stage.dir, calibration=calibration
         )
-        converted = convert_engine(engine, request, timeout=timeout, keep=int8_keep)
+        converted = convert_engine(engine, request, timeout=timeout, keep=as_names(int8_keep))
         # A conversion may only copy the file: missing operators are found when it is loaded.
         verdict = judge_staged(converted, _NO_REFERENCE, stage, Terms(timeout))
         if verdict.verification.verdict == "crashed":

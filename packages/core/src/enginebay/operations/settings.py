@@ -104,12 +104,12 @@ def resolve_settings(
     """
     export, verify = ExportOptions.of(export), VerifyOptions.of(verify)
     check_timeout(verify.timeout)
-    params = _with_precision(params, precision)
+    params = with_precision(params, precision)
     if config is None:
         settings, data_of_config = _use_arguments(backend, params, dynamic, export, verify), None
     else:
         settings, data_of_config = _use_config(config, backend, params, dynamic, export, verify)
-    settings = _check_options(msgspec.structs.replace(settings, int8_keep=tuple(int8_keep)))
+    settings = _check_options(msgspec.structs.replace(settings, int8_keep=as_names(int8_keep)))
     given = next((given for given in (data, data_of_config, calls) if given is not None), None)
     return _open_data(settings, given, is_calls=given is calls)
 
@@ -225,6 +225,11 @@ def _open_data(settings: Settings, data: object, *, is_calls: bool) -> Settings:
     return msgspec.structs.replace(settings, data=DataSet.of(data), calls_are_data=is_calls)
 
 
+def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one name or several as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def check_timeout(seconds: float) -> None:
     """Check that a time limit is a positive number.
 
@@ -237,9 +242,10 @@ def check_timeout(seconds: float) -> None:
         raise UsageError(f"invalid timeout of {seconds:g} seconds: expected more than 0")
 
 
-def _with_precision(
+def with_precision(
     params: BackendParams | Mapping[str, object] | None, precision: str | None
 ) -> BackendParams | Mapping[str, object] | None:
+    """Return parameters with a precision, unless it is None; a different one is an error."""
     if precision is None:
         return params
     if isinstance(params, BackendParams):

@@ -51,6 +51,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     parser.add_argument(
         "--batch",
+        dest="batches",
         type=_parse_numbers,
         default=(),
         metavar="N,N",
@@ -69,12 +70,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         help="also time each layer, with the engine's own profiler if it has one",
     )
     parser.add_argument(
-        "--seconds",
+        "--duration",
         type=float,
         default=10.0,
-        metavar="N",
-        help="time limit in seconds for each measurement (one artifact, batch size and number of "
-        "threads); a measurement ends earlier once the median times are stable (default: 10)",
+        metavar="SECONDS",
+        help="longest time of each measurement (one artifact, batch size and number of threads); "
+        "a measurement ends earlier once the median times are stable (default: 10)",
     )
     parser.add_argument(
         "--timeout",
@@ -131,8 +132,8 @@ def run(args: Namespace) -> int:
             inputs_for(first.inputs, inputs) if inputs else None,
             against=args.against,
             model=model,
-            seconds=args.seconds,
-            batch=args.batch,
+            duration=args.duration,
+            batches=args.batches,
             threads=args.threads,
             layers=args.layers,
             device=args.device,

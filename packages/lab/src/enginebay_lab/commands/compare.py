@@ -47,12 +47,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     add_work_dir(parser)
     add_options(parser)
     parser.add_argument(
-        "--seconds",
+        "--duration",
         type=float,
         default=3.0,
-        metavar="N",
-        help="time limit in seconds for the benchmark of each artifact; 0 skips the benchmark "
-        "(default: 3)",
+        metavar="SECONDS",
+        help="longest time of the benchmark of each artifact; 0 skips the benchmark (default: 3)",
     )
     parser.add_argument(
         "--precision",
@@ -179,7 +178,7 @@ def run(args: Namespace) -> int:
             backends=names,
             precisions=precisions,
             params=params,
-            seconds=args.seconds,
+            duration=args.duration,
             overwrite=args.overwrite,
             watch=watch,
         )

@@ -24,7 +24,7 @@ from enginebay_lab.commands.result_output import (
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-METRIC_HELP = (
+_METRIC_HELP = (
     "accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), file.py:attr "
     "or module:attr with update, compute and reset, torchmetrics:NAME, or SCHEME:NAME of a plugin"
 )
@@ -35,6 +35,18 @@ EXAMPLES = (
 )
 
 
+def add_metrics(parser: ArgumentParser) -> None:
+    """Add ``--metric``."""
+    parser.add_argument(
+        "--metric",
+        dest="metrics",
+        action="append",
+        required=True,
+        metavar="METRIC",
+        help=f"{_METRIC_HELP} (repeatable)",
+    )
+
+
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
     parser.usage = (
@@ -43,14 +55,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     parser.add_argument("artifacts", metavar="ARTIFACT", nargs="+", type=Path)
     add_data(parser, "its items have targets, except for metrics without targets")
-    parser.add_argument(
-        "--metric",
-        dest="metrics",
-        action="append",
-        required=True,
-        metavar="METRIC",
-        help=f"{METRIC_HELP} (repeatable)",
-    )
+    add_metrics(parser)
     parser.add_argument(
         "--model",
         metavar="MODEL",

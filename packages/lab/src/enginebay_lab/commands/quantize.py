@@ -19,7 +19,7 @@ from enginebay.commands import (
     stdout_on_stderr,
     typed,
 )
-from enginebay_lab.commands.evaluate import METRIC_HELP
+from enginebay_lab.commands.evaluate import add_metrics
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -39,9 +39,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         type=float,
         metavar="X",
         required=True,
-        help="the metric may be worse than PyTorch's by at most X, on all items of --data",
+        help="each metric may be worse than PyTorch's by at most X, on all items of --data",
     )
-    parser.add_argument("--metric", metavar="METRIC", required=True, help=METRIC_HELP)
+    add_metrics(parser)
     add_options(parser)
     add_backend_parameters(parser, argv)
 
@@ -59,7 +59,7 @@ def run(args: Namespace) -> int:
             read_model(args),
             **options,
             verify=VerifyOptions.from_args(args),
-            metric=args.metric,
+            metrics=args.metrics,
             max_drop=args.max_drop,
             work_dir=args.work_dir or default_work_dir(args.model, options["backend"]),
             overwrite=args.overwrite,

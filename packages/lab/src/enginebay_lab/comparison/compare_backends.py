@@ -33,6 +33,8 @@ from enginebay.errors import (
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
 from enginebay_lab.measurement.benchmark_artifact import benchmark
 from enginebay_lab.shared_params import (
+    as_list,
+    check_deploy_options,
     check_shared_param,
     describe_params,
     list_axes,
@@ -72,10 +74,10 @@ def compare(
     args: object = None,
     *,
     work_dir: str | Path,
-    backends: Sequence[str] | None = None,
-    precisions: Sequence[str] = (),
+    backends: str | Sequence[str] | None = None,
+    precisions: str | Sequence[str] = (),
     params: Mapping[str, object] | None = None,
-    seconds: float = 3.0,
+    duration: float = 3.0,
     overwrite: bool = False,
     watch: Callable[[Step], None] | None = None,
     **options: Any,
@@ -90,12 +92,12 @@ def compare(
         model: The model, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
         work_dir: The folder in which each artifact gets a folder, such as ``openvino-fp16``.
-        backends: The names of the backends; by default all installed backends.
-        precisions: The precisions; by default each backend's default precision.
+        backends: The name of a backend, or several; by default all installed backends.
+        precisions: One precision, or several; by default each backend's default precision.
         params: Backend parameters by name; each backend gets the parameters that its class
             declares. As in a sweep, a list has several values, with a row for each; a list of lists
             has several lists.
-        seconds: The time limit in seconds for the benchmark of each artifact, see
+        duration: The longest time in seconds of the benchmark of each artifact, see
             :func:`enginebay_lab.benchmark`. The benchmark runs after all deployments; 0 to skip it.
         overwrite: Replace existing artifacts, one at a time.
         watch: Called with each step (one for each row) when it starts, when its detail changes and
@@ -114,8 +116,9 @@ def compare(
         ...     [row.label for row in comparison.verified]
         ['ncnn', 'onnxruntime', 'openvino']
     """
-    if not 0 <= seconds < math.inf:
-        raise UsageError(f"'seconds' is {seconds:g}, expected 0 or more")
+    check_deploy_options(options, {"backend": "backends", "precision": "precisions"})
+    if not 0 <= duration < math.inf:
+        raise UsageError(f"'duration' is {duration:g}, expected 0 or more")
     command = python_call()
     params = params or {}
     combinations = _list_combinations(backends, precisions, params)
@@ -167,28 +170,24 @@ def compare(
             comparison.save(folder)
     if len(refusals) == len(combinations):
         raise refusals[0]
-    if seconds and runnable:
-        comparison = _measure_speeds(comparison, runnable, seconds, steps)
+    if duration and runnable:
+        comparison = _measure_speeds(comparison, runnable, duration, steps)
         comparison.save(folder)
     return comparison
 
 
 def _list_combinations(
-    backends: Sequence[str] | None, precisions: Sequence[str], params: Mapping[str, object]
+    backends: str | Sequence[str] | None,
+    precisions: str | Sequence[str],
+    params: Mapping[str, object],
 ) -> list[Combination]:
     """Return each combination of a backend, a precision and the parameters' values once.
 
     Raises:
-        UsageError: No backend is installed or requested, an argument is a string instead of a
-            sequence, or no backend declares one of the parameters.
+        UsageError: No backend is installed or requested, or no backend declares one of the
+            parameters.
     """
-    for argument, texts in (("backends", backends), ("precisions", precisions)):
-        if isinstance(texts, str):
-            raise UsageError(
-                f"'{argument}' is the string '{texts}', expected a sequence of names",
-                hint=f"{argument}=['{texts}']",
-            )
-    names = installed_backends() if backends is None else backends
+    names = installed_backends() if backends is None else as_list(backends)
     if not names:
         raise UsageError("no backend to compare", hint="list the backends: enginebay backends")
     engines = {name: _load_backend(name) for name in names}
@@ -196,7 +195,7 @@ def _list_combinations(
     found: list[Combination] = []
     for name, engine in engines.items():
         axes = list_axes(engine, params)
-        for precision, *values in product(dict.fromkeys(precisions or ("",)), *axes.values()):
+        for precision, *values in product(dict.fromkeys(as_list(precisions) or ("",)), *axes.values()):
             chosen = dict(zip(axes, values, strict=True))
             varied = {key: value for key, value in chosen.items() if len(axes[key]) > 1}
             label = f"{name} {precision}".rstrip() + describe_params(varied)
@@ -282,13 +281,15 @@ def default_precision(name: str, params: Mapping[str, object]) -> str:
 
 
 def _measure_speeds(
-    comparison: Comparison, paths: Sequence[str], seconds: float, steps: Steps
+    comparison: Comparison, paths: Sequence[str], duration: float, steps: Steps
 ) -> Comparison:
     """Benchmark the artifacts in ``paths``; return the comparison with the speeds added."""
     replace = msgspec.structs.replace
     with steps("measure") as set_detail:
         try:
-            measured = benchmark(paths, seconds=seconds, watch=lambda step: set_detail(step.detail))
+            measured = benchmark(
+                paths, duration=duration, watch=lambda step: set_detail(step.detail)
+            )
         except EnginebayError as err:
             note = f"no artifact could be measured: {err}"
             return replace(comparison, notes=(note,))

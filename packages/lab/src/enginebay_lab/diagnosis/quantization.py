@@ -26,6 +26,7 @@ from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.evaluation.metric_sources import find_metrics
+from enginebay_lab.shared_params import check_deploy_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +45,9 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         deployment: The result of :func:`enginebay.deploy` for the artifact.
-        accuracy: The metric's values for the artifact and for PyTorch, on the whole data set.
-        max_drop: The largest allowed drop of the metric, compared with PyTorch.
+        accuracy: A metric's values for the artifact and for PyTorch, on the whole data set: of the
+            first metric, or of the first that drops too much.
+        max_drop: The largest allowed drop of each metric, compared with PyTorch.
         kept: The names of the layers that were returned to floating point, the largest error first.
         layers: The number of layers that were ranked by their errors; 0 if no ranking was needed.
     """
@@ -109,7 +111,7 @@ def quantize(
     args: object = None,
     *,
     data: object,
-    metric: object,
+    metrics: object,
     max_drop: float,
     work_dir: str | Path,
     int8_keep: Sequence[str] = (),
@@ -128,9 +130,10 @@ def quantize(
         model: A model that PyTorch can run, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
         data: An :class:`enginebay.DataSet`, or its ``source`` argument. The items calibrate the
-            engine, and the metric is measured on them.
-        metric: One metric, in any form that :func:`enginebay_lab.evaluate` accepts.
-        max_drop: How much worse the artifact's metric may be than PyTorch's, in the metric's unit.
+            engine, and the metrics are measured on them.
+        metrics: One metric or several, in any form that :func:`enginebay_lab.evaluate` accepts.
+        max_drop: How much worse each of the artifact's metrics may be than PyTorch's, in the
+            metric's unit.
         work_dir: The artifact's folder.
         int8_keep: The names of layers that stay in floating point in every artifact that is tried.
         verify: The verification options, or a mapping of them. If no artifact is accurate enough,
@@ -144,6 +147,7 @@ def quantize(
         ArtifactExistsError: ``work_dir`` already exists.
         NotVerifiedError: No artifact is verified and accurate enough.
     """
+    check_deploy_options(options, {"metric": "metrics"})
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
         raise UsageError(
             f"max_drop is {max_drop!r}, expected 0 or more",
@@ -155,10 +159,7 @@ def quantize(
         chosen = (options["backend"], options.get("params"), options.get("precision"))
         check_precision(*chosen, _PURPOSE)
     command = python_call()
-    sources = find_metrics(metric)  # here only to be checked, before the first deployment
-    if len(sources) > 1:
-        names = ", ".join(source.name for source in sources)
-        raise UsageError(f"max_drop requires one metric, found {names}")
+    find_metrics(metrics)  # here only to be checked, before the first deployment
     data = eb.DataSet.of(data)  # once: every trial reads the same items
     verify = eb.VerifyOptions.of(verify)
     steps = Steps(watch)
@@ -184,8 +185,10 @@ def quantize(
             manifest = deployment.artifact.manifest
             check_precision(manifest.backend, manifest.params, None, _PURPOSE)
             with quiet_verdict():  # the metric decides about this trial, not its verdict
-                (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
-            return Attempt(tuple(nodes), deployment, _check_reference(row), max_drop)
+                found = evaluate(folder, data, metrics, model=model, timeout=verify.timeout)
+            rows = [_check_reference(row) for row in found.rows]
+            decisive = next((row for row in rows if not row.allows(max_drop)), rows[0])
+            return Attempt(tuple(nodes), deployment, decisive, max_drop)
 
         order: list[str] = []
         with steps("quantize") as set_detail:

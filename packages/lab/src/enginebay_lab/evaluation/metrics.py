@@ -164,7 +164,7 @@ def _single_output(outputs: object) -> NumpyArray:
             f"the metric accepts one output, and the model has several: {', '.join(outputs)}",
             hint=Hint(
                 "write a metric class that selects one output: {}",
-                argument("metric", "metrics.py:Mine"),
+                argument("metrics", "metrics.py:Mine"),
             ),
         )
     return np.asarray(outputs)

@@ -45,9 +45,9 @@ def benchmark(
     *,
     against: Literal["pytorch"] | None = None,
     model: str | Path | None = None,
-    seconds: float = 10.0,
-    batch: Sequence[int] = (),
-    threads: Sequence[int] = (1,),
+    duration: float = 10.0,
+    batches: int | Sequence[int] = (),
+    threads: int | Sequence[int] = (1,),
     layers: bool = False,
     device: str | None = None,
     strict: bool = False,
@@ -71,10 +71,10 @@ def benchmark(
         against: ``pytorch`` to measure the PyTorch model too, and compare the artifacts with it;
             by default, the artifacts are compared with the first one.
         model: The PyTorch model as a string, as on the command line: a child process loads it.
-        seconds: The time limit in seconds for each row. The measurement ends earlier once the
+        duration: The longest time in seconds that each row is measured; it ends earlier once the
             windows agree: the 95 % confidence interval of the median of their latencies is at most
             2 % of this median.
-        batch: Batch sizes, each measured in separate rows; by default the batch size of the inputs.
+        batches: Batch sizes, each measured in separate rows; by default that of the inputs.
         threads: Numbers of threads that call an engine at the same time, each measured in separate
             rows. The engine's own threads are set by its backend's parameters.
         layers: Time the layers of each engine too, if its backend supports this.
@@ -93,7 +93,11 @@ def benchmark(
         ArtifactError: An artifact is damaged, or bound to another engine or device.
         EnginebayError: All rows failed; this is the error of the first row.
     """
-    _check_numbers({"seconds": seconds, "timeout": timeout}, {"batch": batch, "threads": threads})
+    sizes = (batches,) if isinstance(batches, int) else batches
+    counts = (threads,) if isinstance(threads, int) else threads
+    _check_numbers(
+        {"duration": duration, "timeout": timeout}, {"batches": sizes, "threads": counts}
+    )
     _check_model(against, model)
     specs = _describe_artifacts(artifacts, inputs, device=device, strict=strict)
     if model is not None:
@@ -105,12 +109,12 @@ def benchmark(
     steps = Steps(watch)
     rows: list[BenchmarkRow] = []
     errors: list[EnginebayError] = []
-    for size in batch or (None,):  # None: the batch size of the inputs
-        for count in threads or (1,):
+    for size in sizes or (None,):  # None: the batch size of the inputs
+        for count in counts or (1,):
             run = InterleavedRun(specs, size, count, timeout=timeout, journal=journal)
             with steps("measure") as set_detail:
                 on_progress = _prefix_progress(set_detail, size, count)
-                rows += run.measure_rows(seconds, on_progress, layers=layers)
+                rows += run.measure_rows(duration, on_progress, layers=layers)
             errors += run.errors
     if all(row.failure for row in rows):
         raise errors[0]

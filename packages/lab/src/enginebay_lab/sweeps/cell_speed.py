@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _LOCK = Path("/tmp/enginebay-measuring.lock")  # noqa: S108  # empty, and for all users
 
 
-def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
+def measure_speed(row: SweepRow, duration: float, timeout: float) -> SweepRow:
     """Measure the speed of a row's artifact, and return the row with the speed or an error note."""
-    if not seconds or row.artifact is None:
+    if not duration or row.artifact is None:
         return row
     try:
         with _lock_machine():
-            result = benchmark(row.artifact, seconds=seconds, timeout=timeout)
+            result = benchmark(row.artifact, duration=duration, timeout=timeout)
     except EnginebayError as err:
         # Without the folder's name: the client renames it before anyone reads the note.
         reason = str(err).replace(f"'{Path(row.artifact).resolve()}'", "it")

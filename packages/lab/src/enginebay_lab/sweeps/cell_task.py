@@ -121,7 +121,7 @@ def _make_row(job: CellJob, folder: Path) -> SweepRow:
             # Found once for all steps: some models' code can run only once in a process.
             model = find_model(job.cell.model, section, _input_shapes(job.cell))
             row = _add_deployment(row, job, model, folder)
-            row = measure_speed(row, job.cell.seconds, job.cell.timeout)
+            row = measure_speed(row, job.cell.duration, job.cell.timeout)
             return _add_metrics(row, job, model)
     except CellLostError as err:
         return lost_row(row, err.fault, str(err), err.hint or "")

@@ -45,7 +45,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             on which the artifact is verified; None for the default of :func:`enginebay.deploy`.
         rtol: The relative tolerance; None for the default.
         atol: The absolute tolerance; None for the default.
-        seconds: The time limit in seconds for measuring the artifact's speed; 0 for no measurement.
+        duration: The longest time in seconds to measure the artifact's speed; 0 for no measurement.
         timeout: The time limit for the whole cell, in seconds.
         folder: The folder to which relative paths refer; empty for the current folder. The folder
             is not part of :attr:`key`, so that a sweep can be moved with its files.
@@ -68,7 +68,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     probes: NonNegativeInt | None = None
     rtol: NonNegativeFloat | None = None
     atol: NonNegativeFloat | None = None
-    seconds: NonNegativeFloat = 0.0
+    duration: NonNegativeFloat = 0.0
     timeout: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1800.0
     folder: str = ""
 

@@ -151,7 +151,7 @@ def _run_cells(
         return
     by_key = {cell.key: cell for cell in cells}
     # Other cells at the same time would slow down the calls that are measured.
-    workers = 1 if any(cell.seconds for cell in cells) else None
+    workers = 1 if any(cell.duration for cell in cells) else None
     with (
         attempts_folder(folder) if folder is not None else nullcontext("") as token,
         local_executor(workers) if executor is None else nullcontext(executor) as used,
