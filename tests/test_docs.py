@@ -36,8 +36,7 @@ import enginebay as eb
 import enginebay_lab as lab
 import enginebay_vision as vision
 from enginebay import authors, commands
-from enginebay.cli import command_parser
-from enginebay.cli.installed_commands import import_command
+from tests.command_lines import parse_line, parser_of
 from tests.fork_server import write_command
 from tests.house import PUBLIC_MODULES
 
@@ -221,8 +220,7 @@ def test_workflows_call_commands_that_exist(page: Path) -> None:
                     assert ("uses" in step) != ("run" in step), block.where
                     words = shlex.split(re.sub(r"\$\{\{.*?'(.*?)' }}", r"\1", step.get("run", "")))
                     if words[:1] == ["enginebay"]:
-                        _, name, *argv = words
-                        command_parser(name, import_command(name), argv).parse_args(argv)
+                        parse_line(words[1:])
 
 
 def test_the_guide_shows_the_whole_loopback_backend() -> None:
@@ -400,4 +398,4 @@ def test_names_in_the_text_exist(page: Path) -> None:
         for name in re.findall(r"(?<![\w.\-/])(?:eb|enginebay)(?:\.\w+)+", code):
             assert name in groups or resolve_name(re.sub(r"^eb\.", "enginebay.", name)), name
         for name in re.findall(r"^enginebay (\w[\w-]*)", code):
-            assert import_command(name), code
+            assert parser_of(name), code

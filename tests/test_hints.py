@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import enginebay.installation as installation
+from enginebay.errors import UsageError, next_command
+from tests.command_lines import parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,3 +65,46 @@ def test_extras_that_a_module_names_exist() -> None:
         folder = ROOT / "packages" / installation.read_known()["folders"][name]
         project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
         assert set(extras.split(",")) <= set(project["optional-dependencies"]), name
+
+
+def hints(path: Path) -> Iterator[str]:
+    """Return the texts that a module passes as hints and fixes; a value in them is a name."""
+
+    def is_hint(name: str | None) -> bool:
+        return name is not None and ("hint" in name.lower() or name == "fix")
+
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        value: ast.AST | None = None
+        if isinstance(node, ast.keyword) and is_hint(node.arg):
+            value = node.value
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and is_hint(target.id) for target in targets):
+                value = node.value
+        parts: set[ast.AST] = set()
+        for part in ast.walk(value) if value else ():
+            if isinstance(part, ast.JoinedStr):
+                parts |= {*ast.walk(part)}
+                yield "".join(
+                    str(piece.value) if isinstance(piece, ast.Constant) else "onnxruntime"
+                    for piece in part.values
+                )
+            elif isinstance(part, ast.Constant) and part not in parts:
+                yield str(part.value)
+
+
+def test_a_command_in_a_hint_can_be_typed_as_it_is() -> None:
+    found = {}
+    for path in SOURCES:
+        for text in hints(path):
+            words = next_command(text)
+            if words[:1] == ["enginebay"] and words[-1] != "-h":
+                found[f"{path.relative_to(ROOT)}: {text}"] = words
+    assert len(found) > 8
+    wrong = []
+    for where, (_, *words) in found.items():
+        try:
+            parse_line(words)
+        except UsageError as err:
+            wrong.append(f"{where}: {err}")
+    assert not wrong, "\n".join(wrong)

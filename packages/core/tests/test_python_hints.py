@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import enginebay as eb
-from enginebay.errors import Hint, UsageError, argument
+from enginebay.errors import Hint, UsageError, argument, next_command
 from enginebay.errors.hints import _ARGUMENTS, _OPTION_CLASSES, translate_hint
 from enginebay_testing.command_runs import command, environment
 
@@ -172,3 +172,28 @@ def test_an_error_has_the_text_of_a_hint_and_passes_on_both_forms() -> None:
     assert msgspec.json.encode(error.hint) == b'"--max-drop 0.01"'
     other = UsageError("item 3: no drop", hint=error.full_hint)
     assert (other.hint, other.__notes__) == ("--max-drop 0.01", ["hint: max_drop=0.01"])
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (None, []),
+        ("did you mean 'enginebay deploy'?", []),
+        ("--overwrite, or choose another --work-dir", []),
+        ("pip install 'onnx>=1.21,<2'", ["pip", "install", "onnx>=1.21,<2"]),
+        ("did you mean 'ncnn'? pip install enginebay-ncnn", ["pip", "install", "enginebay-ncnn"]),
+        ("pip install 'a b/core[export]', or leave it", ["pip", "install", "a b/core[export]"]),
+        ("name it: enginebay verify out --model MODEL", []),
+        ("enginebay verify out --input x=SHAPE, or enginebay inspect out", "enginebay inspect out"),
+        ("enginebay deploy net.py:build; or wait", "enginebay deploy net.py:build"),
+        ("pip uninstall -y a b && pip install a  # or b", []),
+        ("cd /models && enginebay deploy net.py:build", []),
+        ("enginebay check-env ncnn  # without --with-custom-ops", "enginebay check-env ncnn"),
+        ("it isn't there: enginebay backends", "enginebay backends"),
+        ("name its subfolders: enginebay report out/*/", []),
+        ("upgrade enginebay and the plugin's package", []),
+        ("/usr/bin/enginebay is not the program", []),
+    ],
+)
+def test_the_first_command_that_can_be_typed_comes_next(hint: str | None, words: object) -> None:
+    assert next_command(hint) == (words.split() if isinstance(words, str) else words)

@@ -210,7 +210,7 @@ def check_decoder(model: Any, name: str) -> str:
             cause = f"it does not run with a cache of keys and values alone: {text}"
         else:
             return argument
-    hint = "a bundle is for a decoder such as LlamaForCausalLM; enginebay deploy takes any model"
+    hint = "a bundle is for a decoder such as LlamaForCausalLM; any model: enginebay deploy MODEL"
     raise errors.UsageError(f"'{name}' cannot become a bundle: {cause}", hint=hint)
 
 

@@ -189,7 +189,9 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
     assert ran.err == f"error: {error}\nhint: {hint}\n"
     ran = cli(*words.split(), "--json")
     assert ran.code == 2
-    assert ran.document["error"] == {"type": "UsageError", "message": error, "hint": hint}
+    found = ran.document["error"]
+    assert found.pop("next") == (hint.split() if hint.endswith(" -h") else [])
+    assert found == {"type": "UsageError", "message": error, "hint": hint}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +225,8 @@ def test_a_missing_backend_is_exit_code_3(
     if error:
         error_type = document["error"].pop("type")
         assert error_type == "BackendNotFoundError"
+        following = shlex.split(install_command("enginebay-ncnn")) if "ncnn'?" in str(hint) else []
+        assert document["error"].pop("next") == following
         assert document["error"] == {"message": error, "hint": hint}
 
 

@@ -169,8 +169,8 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"allowed  rtol \S+, atol \S+; rtol \S+ would pass\n"
         r"(warning  .+\n)*"
         r"hint: check the model, the rewriters or the params; --allow-mismatch "
-        r"publishes the artifact with this verdict, and then enginebay bisect tiny-loopback "
-        r"names the layer\n",
+        r"publishes the artifact with this verdict, and then find the layer: enginebay bisect "
+        r"tiny-loopback\n",
         ran.err,
     )
     assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]

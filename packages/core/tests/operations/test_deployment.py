@@ -306,7 +306,7 @@ def test_the_hint_of_a_mismatch_has_no_folder_that_reads_as_a_flag(
             params={"gain": 1.01},
             work_dir="-out",
         )
-    assert "enginebay bisect ./-out names the layer" in (caught.value.hint or "")
+    assert "find the layer: enginebay bisect ./-out" in (caught.value.hint or "")
 
 
 def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:

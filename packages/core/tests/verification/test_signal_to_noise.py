@@ -99,7 +99,7 @@ def test_scores_that_share_a_scale_with_boxes_are_lost(axis: str) -> None:
         "values of different size share a scale: return them as separate outputs, or keep the "
         "node that joins them in floating point with --int8-keep (int8_keep=), or calibrate with "
         "data like those that the engine will receive, or run the worst layers in floating point: "
-        "enginebay quantize"
+        "enginebay quantize MODEL"
     )
 
 

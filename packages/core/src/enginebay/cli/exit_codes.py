@@ -230,7 +230,10 @@ def _print_error(arguments: list[str], err: BaseException, message: str, hint: s
         for line in trace.format():
             sys.stderr.write(line)
     if "--json" in arguments:
-        error = {"type": type(err).__name__, "message": message, "hint": hint}
+        from enginebay.errors import next_command
+
+        error: dict[str, object] = {"type": type(err).__name__, "message": message, "hint": hint}
+        error["next"] = next_command(hint)
         document = {"error": error, "command": shlex.join(["enginebay", *arguments])}
         if isinstance(err, NotVerifiedError):
             document["verification"] = err.verdict.to_dict()["verification"]

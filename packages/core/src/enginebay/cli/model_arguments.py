@@ -76,7 +76,7 @@ def chosen_backend(argv: Sequence[str]) -> str:
     if len(named) > 1:
         raise UsageError(
             f"expected one backend, found --backend {','.join(named)}",
-            hint=f"--backend {named[0]}, or enginebay compare",
+            hint=f"--backend {named[0]}, or enginebay compare MODEL",
         )
     if named:
         return named[0]

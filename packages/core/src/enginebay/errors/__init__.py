@@ -46,7 +46,11 @@ if TYPE_CHECKING:
         disk_error as disk_error,
         names_full_disk as names_full_disk,
     )
-    from enginebay.errors.hints import Hint as Hint, argument as argument
+    from enginebay.errors.hints import (
+        Hint as Hint,
+        argument as argument,
+        next_command as next_command,
+    )
     from enginebay.errors.interruption import (
         forget_interruption as forget_interruption,
         interrupt as interrupt,
@@ -67,39 +71,12 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "errors.full_disk": "disk_error names_full_disk",
-        "errors.hints": "Hint argument",
+        "errors.hints": "Hint argument next_command",
         "errors.interruption": "forget_interruption interrupt raise_if_interrupted",
         "errors.text": "did_you_mean first_line message_of nearest one_line without_colours",
     },
 )
-__all__ += [
-    "ArtifactError",
-    "ArtifactExistsError",
-    "BackendNotFoundError",
-    "BackendUnavailableError",
-    "ChildCrashedError",
-    "ChildTimeoutError",
-    "ConfigError",
-    "ConversionError",
-    "EnginebayError",
-    "ExportError",
-    "FallbackError",
-    "InferenceError",
-    "InputError",
-    "IsolationError",
-    "LackingOperatorsError",
-    "MissingDependencyError",
-    "ModelError",
-    "ModelSourceError",
-    "NotVerifiedError",
-    "ParamsError",
-    "PluginError",
-    "RewriterError",
-    "UsageError",
-    "check_text",
-    "disk_failure",
-    "missing_file",
-]
+__all__ += ["check_text", "disk_failure", "missing_file"]
 
 
 #: The prefix of the exception note that holds the hint.
@@ -315,6 +292,9 @@ class ChildCrashedError(IsolationError):
 
 class ChildTimeoutError(IsolationError):
     """A child process or a conversion exceeded its time limit and was ended."""
+
+
+__all__ += [n for n, c in vars().items() if isinstance(c, type) and issubclass(c, EnginebayError)]
 
 
 def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:

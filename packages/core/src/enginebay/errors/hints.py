@@ -7,10 +7,18 @@ of core's own functions becomes an argument here, and every other flag a paramet
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 # Shell commands are the same for both readers, so that they are left as they are.
 _COMMAND = re.compile(r"\b(?:enginebay|pip|python -m|paddle2onnx|wsl|docker|pytest) [^,;]*")
+
+# A part of a sentence that begins with a command; the command ends with this part.
+_NEXT = re.compile(
+    r"(?:^|[:;?,] (?:or |and |then )*)((?:enginebay|pip) (?:'[^']*'|[^,;(#&'])+)(&?)"
+)
+
+_PLACEHOLDER = re.compile(r"(?:.*=)?[A-Z]{2,}(?:\.\w+)?|.*(?:…|/\*).*")
 
 _FLAG = re.compile(r"""--(?P<name>[a-z][a-z0-9-]*)(?:[ ](?P<value>"[^"]*"|[^\s;()"]+))?""")
 
@@ -105,6 +113,28 @@ class Hint:
         pairs = list(zip(parts, options, strict=True))
         self.text = "".join(part + option.flag for part, option in pairs)
         self.python = "".join(translate_hint(part) + option.python for part, option in pairs)
+
+
+def next_command(hint: str | None) -> list[str]:
+    """Return the first command of a hint that can be typed as it is, as a list of arguments.
+
+    The list is empty without such a command. A command with a placeholder (``MODEL``) or a pattern
+    of files cannot be typed, nor one joined to another by ``&&``; a name in quotes is none.
+
+    Example:
+        >>> next_command("export with opset 17, or pip install 'onnx>=1.21'")
+        ['pip', 'install', 'onnx>=1.21']
+        >>> next_command("name the model: enginebay verify out --model MODEL")
+        []
+    """
+    for found in _NEXT.finditer(hint or ""):
+        try:
+            words = shlex.split(found[1])
+        except ValueError:  # an apostrophe of the sentence
+            continue
+        if not found[2] and not any(map(_PLACEHOLDER.fullmatch, words)):
+            return words
+    return []
 
 
 def translate_hint(hint: str) -> str:

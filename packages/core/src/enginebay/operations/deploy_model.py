@@ -262,7 +262,8 @@ def _check_verdict(
         hint = f"{first or 'check the model, the rewriters or the params'}; {hint}"
         # An engine that cannot run here cannot be bisected.
         if not lines and verification.simulation is None:
-            hint += f", and then enginebay bisect {shlex.quote(short_path(target))} names the layer"
+            path = shlex.quote(short_path(target))
+            hint += f", and then find the layer: enginebay bisect {path}"
     err = NotVerifiedError(verification.explain(suspicions), verdict=verification, hint=hint)
     err.receipt = settled.receipt
     raise err

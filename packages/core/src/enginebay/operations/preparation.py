@@ -105,7 +105,7 @@ def prepare_model(
             raise UsageError(
                 f"the reference '{judge.description}' is not a PyTorch model",
                 hint="pass the model that the file was exported from; two ONNX files are compared "
-                "by enginebay audit",
+                "by enginebay audit FILE FILE",
             )
         model_use.enter_context(unchanged(judge))
     # Recorded before the model runs for the first time, so that state which a run changes is found.

@@ -207,7 +207,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         """Return what to do if the signal does not pass."""
         text = (
             "calibrate with data like those that the engine will receive, or run the worst layers "
-            "in floating point: enginebay quantize"
+            "in floating point: enginebay quantize MODEL"
         )
         if not self.lost:
             return text

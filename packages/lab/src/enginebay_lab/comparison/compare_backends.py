@@ -195,7 +195,9 @@ def _list_combinations(
     found: list[Combination] = []
     for name, engine in engines.items():
         axes = list_axes(engine, params)
-        for precision, *values in product(dict.fromkeys(as_list(precisions) or ("",)), *axes.values()):
+        for precision, *values in product(
+            dict.fromkeys(as_list(precisions) or ("",)), *axes.values()
+        ):
             chosen = dict(zip(axes, values, strict=True))
             varied = {key: value for key, value in chosen.items() if len(axes[key]) > 1}
             label = f"{name} {precision}".rstrip() + describe_params(varied)

@@ -54,7 +54,7 @@ def perform_order(order: bytes) -> bytes:
         fault = TaskFault(
             "other version",
             f"{host} has Enginebay {__version__}, but the sender has {version}",
-            f"pip install enginebay=={version} on {host}",
+            f"on {host}: pip install enginebay=={version}",
         )
         return msgspec.msgpack.encode(TaskOutcome(fault=fault, host=host))
     task = msgspec.msgpack.decode(raw, type=ExecutorTask)
