@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from enginebay.tensors import NumpyArray, TensorSpec
 
-#: The batches that are split if the model's batch size is dynamic: none, those with one target per
-#: row, or all. If it is 1, all batches are split.
-Split: TypeAlias = Literal["none", "labelled", "all"]
-
 
 def detect_batch_form(
-    first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec], split: Split
+    first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec], split: str
 ) -> str:
     """Detect from the first item how items must be adapted to the model's batch size.
 

@@ -21,7 +21,6 @@ from enginebay.inference import InputCheck
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from enginebay.data.batch_rows import Split
     from enginebay.data.data_sources import ItemSource
     from enginebay.hooks import Task
     from enginebay.tensors import NumpyArray, TensorSpec
@@ -121,7 +120,7 @@ class DataSet:
         other.targets = str(getattr(opened, "targets", ""))
         return other
 
-    def for_inputs(self, inputs: Sequence[TensorSpec], *, split: Split = "none") -> DataSet:
+    def for_inputs(self, inputs: Sequence[TensorSpec], *, split: str = "none") -> DataSet:
         """Return the data set with its items adapted to the batch size of the model's inputs.
 
         Items without a batch axis get one, and batches are split into rows. Other items stay

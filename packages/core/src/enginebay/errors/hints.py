@@ -38,10 +38,7 @@ _OPTION_CLASSES = {
 }
 #: Flags without a value, which are True in Python.
 _SWITCHES = frozenset(
-    (
-        *("allow_mismatch", "allow_unverified", "keep_ir", "overwrite", "probes_extreme"),
-        "strict",
-    )
+    ["allow_mismatch", "allow_unverified", "keep_ir", "overwrite", "probes_extreme", "strict"]
 )
 #: Arguments of several values, whose flag is repeated.
 _SINGULAR = {"metrics": "metric"}

@@ -13,7 +13,7 @@ from enginebay.operations.backend import get_backend
 from enginebay.operations.convert_engine import convert_engine
 from enginebay.operations.file_refusals import explain_refusal
 from enginebay.operations.recorded_command import python_call
-from enginebay.operations.settings import as_names, check_timeout, with_precision
+from enginebay.operations.settings import check_timeout, with_precision
 from enginebay.operations.staged_engine import judge_staged, publish_staged
 from enginebay.verdict import Basis
 from enginebay.verification import RecordedReference, Terms
@@ -75,6 +75,7 @@ def convert(
     """
     command = python_call()
     check_timeout(timeout)
+    int8_keep = (int8_keep,) if isinstance(int8_keep, str) else int8_keep
     engine = get_backend(backend)
     typed_params = engine.params_from(with_precision(params, precision))
     if int8_keep:
@@ -88,7 +89,7 @@ def convert(
         request = ConvertRequest(
             ir=model, params=typed_params, work_dir=stage.dir, calibration=calibration
         )
-        converted = convert_engine(engine, request, timeout=timeout, keep=as_names(int8_keep))
+        converted = convert_engine(engine, request, timeout=timeout, keep=int8_keep)
         # A conversion may only copy the file: missing operators are found when it is loaded.
         verdict = judge_staged(converted, _NO_REFERENCE, stage, Terms(timeout))
         if verdict.verification.verdict == "crashed":

@@ -109,7 +109,8 @@ def resolve_settings(
         settings, data_of_config = _use_arguments(backend, params, dynamic, export, verify), None
     else:
         settings, data_of_config = _use_config(config, backend, params, dynamic, export, verify)
-    settings = _check_options(msgspec.structs.replace(settings, int8_keep=as_names(int8_keep)))
+    keep = (int8_keep,) if isinstance(int8_keep, str) else tuple(int8_keep)
+    settings = _check_options(msgspec.structs.replace(settings, int8_keep=keep))
     given = next((given for given in (data, data_of_config, calls) if given is not None), None)
     return _open_data(settings, given, is_calls=given is calls)
 
@@ -223,11 +224,6 @@ def _open_data(settings: Settings, data: object, *, is_calls: bool) -> Settings:
     if data is None:
         return settings
     return msgspec.structs.replace(settings, data=DataSet.of(data), calls_are_data=is_calls)
-
-
-def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return one name or several as a tuple."""
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def check_timeout(seconds: float) -> None:
