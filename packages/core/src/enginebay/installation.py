@@ -6,7 +6,6 @@ is wrong for the others: it fails there, or installs what somebody else register
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import Any
 
@@ -65,6 +64,8 @@ def _arguments(name: str, extras: str, folder: str, origin: dict[str, Any]) -> l
 @cache
 def _read_origin() -> dict[str, Any]:
     """Return where pip installed Enginebay from; empty for an index, and if nothing says it."""
+    import json  # here, since the help needs neither
+
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

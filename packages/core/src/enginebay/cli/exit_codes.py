@@ -175,8 +175,6 @@ def _describe_caller(frame: FrameType) -> str:
 @contextmanager
 def _shorten_warnings() -> Iterator[None]:
     """In the ``with`` block, print Enginebay's warnings as one line each, without file and line."""
-    from enginebay.cli.output import styled
-
     default = warnings.formatwarning
 
     def format_in_one_line(
@@ -188,6 +186,8 @@ def _shorten_warnings() -> Iterator[None]:
     ) -> str:
         if category.__module__.partition(".")[0] != "enginebay":
             return default(message, category, filename, lineno, line)
+        from enginebay.cli.output import styled
+
         return f"{styled('warning:', 'red', sys.stderr)} {_join_lines(str(message))}\n"
 
     warnings.formatwarning = format_in_one_line

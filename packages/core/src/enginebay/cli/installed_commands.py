@@ -53,15 +53,15 @@ def read_summary(module: str) -> str:
     """
     from enginebay.plugins import module_file
 
-    line = _read(module_file(module)).partition("\n")[0].rstrip()
+    line = _read(module_file(module), 200).partition("\n")[0].rstrip()
     return summarize(line[3:].removesuffix('"""')) if line.startswith('"""') else ""
 
 
-def _read(file: str) -> str:
-    """Return the text of a file; empty if it cannot be read."""
+def _read(file: str, characters: int = -1) -> str:
+    """Return the text of a file, or its first characters; empty if it cannot be read."""
     try:
         with open(file, encoding="utf-8") as stream:  # noqa: PTH123  # pathlib takes half of the start-up time
-            return stream.read()
+            return stream.read(characters)
     except (OSError, UnicodeError, ValueError):
         return ""
 
