@@ -140,7 +140,7 @@ def engines(session: nox.Session) -> None:
     """All packages with the engines that run on a CPU, and what their tests need."""
     ours = (
         "enginebay[export,yaml]",
-        "enginebay-lab[report,dask]",
+        "enginebay-lab[dask]",
         "enginebay-vision",
         *EVERY_ENGINE,
     )
@@ -207,7 +207,7 @@ def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     tools = ("towncrier>=24.8", "mypy", "ruff", "zensical==0.0.73", "mkdocstrings[python]>=1,<2")
     recorder = "pyte"  # of docs/build/record_terminal.py, for its types
-    ours = ("-e", "packages/core", "-e", "packages/lab[report]", "-e", "packages/vision")
+    ours = ("-e", "packages/core", "-e", "packages/lab", "-e", "packages/vision")
     session.install("-c", "constraints.txt", *ours, *tools, recorder)
     # The pages about backends need their parameters, and no engine; the reference names a codebase.
     named = ("packages/backend-", "packages/codebase-transformers")

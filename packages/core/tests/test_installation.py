@@ -40,32 +40,32 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[obje
 @pytest.mark.parametrize(
     ("origin", "expected"),
     [
-        pytest.param(None, "'enginebay-lab[report]'", id="an index"),
-        pytest.param("{", "'enginebay-lab[report]'", id="a broken record"),
-        pytest.param("[]", "'enginebay-lab[report]'", id="another document"),
+        pytest.param(None, "'enginebay-lab[metrics]'", id="an index"),
+        pytest.param("{", "'enginebay-lab[metrics]'", id="a broken record"),
+        pytest.param("[]", "'enginebay-lab[metrics]'", id="another document"),
         pytest.param(
             {"url": "file:///my%20work/clone/packages/core", "dir_info": {"editable": True}},
-            "-e '/my work/clone/packages/lab[report]'",
+            "-e '/my work/clone/packages/lab[metrics]'",
             id="an editable clone",
         ),
         pytest.param(
             {"url": "file:///work/clone/packages/core", "dir_info": {}},
-            "'/work/clone/packages/lab[report]'",
+            "'/work/clone/packages/lab[metrics]'",
             id="a clone",
         ),
         pytest.param(
             {"url": "file:///wheels/enginebay-0.1.0-py3-none-any.whl", "archive_info": {}},
-            "--find-links /wheels 'enginebay-lab[report]'",
+            "--find-links /wheels 'enginebay-lab[metrics]'",
             id="a wheel",
         ),
         pytest.param(
             {"url": "https://host.example/enginebay-0.1.0-py3-none-any.whl", "archive_info": {}},
-            "'enginebay-lab[report] @ https://host.example/enginebay_lab-0.1.0-py3-none-any.whl'",
+            "'enginebay-lab[metrics] @ https://host.example/enginebay_lab-0.1.0-py3-none-any.whl'",
             id="a wheel of a server",
         ),
         pytest.param(
             {"url": ARCHIVE, "archive_info": {}, "subdirectory": "packages/core"},
-            f"'enginebay-lab[report] @ {ARCHIVE}#subdirectory=packages/lab'",
+            f"'enginebay-lab[metrics] @ {ARCHIVE}#subdirectory=packages/lab'",
             id="an archive",
         ),
         pytest.param(
@@ -74,7 +74,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[obje
                 "vcs_info": {"vcs": "git", "commit_id": "0a1b2c", "requested_revision": "main"},
                 "subdirectory": "packages/core",
             },
-            f"'enginebay-lab[report] @ git+{REPOSITORY}@0a1b2c#subdirectory=packages/lab'",
+            f"'enginebay-lab[metrics] @ git+{REPOSITORY}@0a1b2c#subdirectory=packages/lab'",
             id="a repository",
         ),
     ],
@@ -83,8 +83,8 @@ def test_package_is_installed_from_where_enginebay_came(
     installed: Callable[[object], None], origin: Any, expected: str
 ) -> None:
     installed(origin)
-    assert install_command("enginebay-lab[report]") == f"pip install {expected}"
-    assert install_command("enginebay-lab[report]", "-U") == f"pip install -U {expected}"
+    assert install_command("enginebay-lab[metrics]") == f"pip install {expected}"
+    assert install_command("enginebay-lab[metrics]", "-U") == f"pip install -U {expected}"
 
 
 def test_other_packages_come_from_the_index(installed: Callable[[object], None]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ from tests.report_schema import json_schema
 
 import enginebay as eb
 import enginebay_lab as lab
-from enginebay.environment import install_command
-from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
+from enginebay.errors import ArtifactError, UsageError
 from enginebay_lab.sweeps.rows_file import RowsFile
 from enginebay_testing.command_runs import Ran, call_command
 
@@ -233,21 +231,6 @@ def test_a_report_replaces_a_report_and_nothing_else(here: Path) -> None:
         assert str(caught.value).startswith(message)
     assert lab.report("all").comparisons
     assert not list(here.glob(".*.part"))
-
-
-def test_a_page_needs_its_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    found = lab.report("good")
-    with pytest.raises(MissingDependencyError) as caught:
-        found.save("out.html")
-    assert str(caught.value) == (
-        "an HTML report requires Jinja2 and pygal, and jinja2 is not installed"
-    )
-    assert (
-        caught.value.hint
-        == f"{install_command('enginebay-lab[report]')}, or write the report as .json"
-    )
-    found.save("out.json")
 
 
 def test_report_on_the_command_line(cli: Run, here: Path) -> None:

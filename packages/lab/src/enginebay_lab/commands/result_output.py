@@ -43,8 +43,6 @@ def check_report_flag(args: Namespace, *artifacts: object) -> None:
         UsageError: The file cannot be written as a report, or the artifacts are of different
             models.
         ArtifactError: An artifact is damaged.
-        MissingDependencyError: ``--report`` names a ``.html`` file, and Jinja2 or pygal is not
-            installed.
     """
     if args.report is None:
         return

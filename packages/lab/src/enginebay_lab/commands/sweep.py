@@ -112,16 +112,9 @@ def run(args: Namespace) -> int:
 
 
 def _default_report(output: Path | None) -> Path | None:
-    """Return the path of the report in the folder ``output``; None if no page can be made."""
-    from enginebay.errors import MissingDependencyError
-    from enginebay_lab.reports.output_files import check_packages
-
+    """Return the path of the report in the folder ``output``; None if there is no folder."""
     # For a file instead of a folder, sweep() raises an error that names --output.
     if output is None or (output.exists() and not output.is_dir()):
-        return None
-    try:
-        check_packages()
-    except MissingDependencyError:
         return None
     return output / "report.html"
 

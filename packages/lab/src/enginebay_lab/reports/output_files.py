@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from enginebay.environment import install_command
-from enginebay.errors import MissingDependencyError, UsageError, check_text
+from enginebay.errors import UsageError, check_text
 from enginebay_lab.journal import decode_json
 
 #: The first element of every page, which identifies a page as a report.
@@ -30,7 +29,6 @@ def check_output(path: str | Path) -> Path:
     Raises:
         UsageError: The suffix is neither ``.html`` nor ``.json``, the parent is not a folder, or
             the file exists and is not a report.
-        MissingDependencyError: The suffix is ``.html``, and Jinja2 or pygal is not installed.
     """
     path = Path(path)
     check_text(str(path))
@@ -47,28 +45,7 @@ def check_output(path: str | Path) -> Path:
             f"'{path}' exists and is not a report, so it is not replaced",
             hint="name a different file",
         )
-    if path.suffix == ".html":
-        check_packages()
     return path
-
-
-def check_packages() -> None:
-    """Check that the packages that make a page are installed.
-
-    Raises:
-        MissingDependencyError: Jinja2 or pygal is not installed.
-    """
-    try:
-        import jinja2  # noqa: F401  # only to check that it is installed
-
-        from enginebay_lab.reports.svg_plots import import_pygal
-
-        import_pygal()
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"an HTML report requires Jinja2 and pygal, and {err.name} is not installed",
-            hint=f"{install_command('enginebay-lab[report]')}, or write the report as .json",
-        ) from err
 
 
 def _is_report(path: Path) -> bool:

@@ -20,7 +20,7 @@ from enginebay_lab.reports.facts import (
     report_title,
     summarize_report,
 )
-from enginebay_lab.reports.output_files import GENERATOR, check_packages
+from enginebay_lab.reports.output_files import GENERATOR
 from enginebay_lab.reports.reproduction import list_commands
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 def render_page(report: Findings) -> str:
     """Return the page of a report; see :meth:`Report.to_html`."""
-    check_packages()
     from jinja2 import Environment, StrictUndefined
 
     # Strict: a wrong name in the template is an error, not an empty text.

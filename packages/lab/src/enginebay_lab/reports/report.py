@@ -42,11 +42,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
         return plain
 
     def to_html(self) -> str:
-        """Return the report as one HTML page, which loads no other files.
-
-        Raises:
-            MissingDependencyError: Jinja2 or pygal is not installed.
-        """
+        """Return the report as one HTML page, which loads no other files."""
         from enginebay_lab.reports.page import render_page
 
         return render_page(self)
@@ -61,7 +57,6 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
 
         Raises:
             UsageError: The path has another suffix, or the file exists and is not a report.
-            MissingDependencyError: The suffix is ``.html``, and Jinja2 or pygal is not installed.
         """
         path = check_output(path)
         if path.suffix == ".html":
