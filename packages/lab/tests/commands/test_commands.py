@@ -19,6 +19,7 @@ from torch import nn
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, BackendUnavailableError
+from enginebay_lab.reports.reproduction import list_commands
 from enginebay_testing import CommandConformance
 
 if TYPE_CHECKING:
@@ -173,13 +174,17 @@ def test_bisections_and_pieces_print_as_the_command_does(cli: Run) -> None:
 
 def test_a_comparison_prints_as_the_command_does(cli: Run, here: Path) -> None:
     words = ("--backend", "loopback", "--exporter", "torchscript", "--duration", "0.05")
-    ran = cli("compare", "net.py:build", *words, "--work-dir", "out")
+    ran = cli("compare", "net.py:build", *words, "--work-dir", "out", "--report", "out.json")
     saved = (here / "out" / "comparison.json").read_bytes()
     found = msgspec.json.decode(saved, type=lab.Comparison)
     assert (f"{found}\n", ran.code) == (ran.out, 0)
     assert found.to_dict() == {"schema": 1, **json.loads(saved)}
     assert repr(found) == "<Comparison of net.py:build, rows: 1>"
     assert "<th " in found._repr_html_()
+    # The comparison and its report are made again by one command, which replaces the artifacts.
+    ((_, again),) = list_commands(lab.report("out.json"))
+    assert again == found.command
+    assert again.endswith(" --report out.json --overwrite")
 
 
 @pytest.mark.parametrize("flag", ["against", "report"])

@@ -70,7 +70,7 @@ def print_result(args: Namespace, result: Result, *artifacts: object, **more: ob
     if args.report is not None:
         from enginebay_lab.reports.record_collector import report
 
-        command = repeatable_command(args.argv)
+        command = getattr(result, "command", "") or repeatable_command(args.argv)
         report(*artifacts, result, command=command).save(args.report)
         print_message(f"report: {short_path(args.report.absolute())}")
 

@@ -95,7 +95,7 @@ def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[st
     """Yield notes on how to read the measured speeds, and why they may be unreliable."""
     labels = {row.name: entry.label for entry in entries for row in entry.speeds}
     for benchmark in list_benchmarks(report):
-        if benchmark.baseline:
+        if any(row.ratio for row in benchmark.rows):
             baseline = labels.get(benchmark.baseline, benchmark.baseline)
             yield f"Speed is relative to {baseline}, with its 95 % interval, if both runs agreed."
         yield from benchmark.notes
