@@ -398,6 +398,15 @@ def example_is_dynamo_loaded() -> None:
     assert torch_private.is_dynamo_loaded()
 
 
+def example_forget_compiled() -> None:
+    counts = []
+    compiled = torch.compile(torch.neg, backend=lambda graph, _: counts.append(1) or graph)
+    for _ in range(2):
+        compiled(torch.ones(2))
+        torch_private.forget_compiled()
+    assert len(counts) == 2
+
+
 def example_tracing_of_compiled_functions() -> None:
     compiled = torch.compile(torch.neg)
 

@@ -486,6 +486,16 @@ def is_dynamo_loaded() -> bool:
     return "torch._dynamo" in sys.modules
 
 
+def forget_compiled() -> None:
+    """Forget what was compiled, if anything was.
+
+    ``_dynamo``: ``torch.cond`` compiles itself, and fails outside of the dispatch modes under which
+    it was compiled. ``torch.compiler.reset`` would import it.
+    """
+    if dynamo := sys.modules.get("torch._dynamo"):
+        dynamo.reset()
+
+
 @contextmanager
 def tracing_of_compiled_functions() -> Iterator[None]:
     """Inside the block, functions that ``torch.compile`` wraps are traced and not compiled.
@@ -494,6 +504,9 @@ def tracing_of_compiled_functions() -> Iterator[None]:
     reports that it traces, and if nested traces are no error. ``torch.compiler.set_stance`` does
     not have this effect on ``torch.jit.trace``.
     """
+    if not is_dynamo_loaded():  # then nothing is compiled
+        yield
+        return
     import torch
 
     tracer: Any = torch.fx._symbolic_trace

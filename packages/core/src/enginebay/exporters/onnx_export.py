@@ -12,8 +12,8 @@ from enginebay.exporters.open_axes import find_output_axes
 from enginebay.exporters.program_capture import (
     STRICT_MODE_NOTE,
     build_torch_dims,
+    capture_branches,
     lower_model,
-    trace_uncompiled,
 )
 from enginebay.exporters.sound_optimiser import repair_optimiser
 from enginebay.ir import describe, quiet, read_onnx
@@ -43,7 +43,7 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
     import torch
     from onnx_ir.passes.common import NameFixPass
 
-    with quiet(), repair_optimiser() as is_sound:
+    with quiet(), capture_branches(), repair_optimiser() as is_sound:
         program = torch.onnx.export(
             job.flat,
             job.tensors,
@@ -82,7 +82,7 @@ def export_torchscript(job: ExportJob) -> ExportedFiles:
             opset_version=job.opset,
         )
         try:
-            with trace_uncompiled():
+            with torch_private.tracing_of_compiled_functions():
                 write(_trace_scripted(model, job), job.tensors)
         except torch.onnx.errors.UnsupportedOperatorError:
             if model is not job.flat:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from enginebay import rewriting, torch_private
@@ -11,7 +11,8 @@ from enginebay.errors import EnginebayError, ExportError, reason
 from enginebay.rewriting import active_lowerings, capture, lower_program, observe_operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import torch
     from torch import Tensor, nn
@@ -43,7 +44,8 @@ def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
     for mode in modes:
         try:
             dims = (build_torch_dims(job),) if job.dynamic else None
-            program = torch.export.export(job.flat, job.tensors, dynamic_shapes=dims, **mode)
+            with capture_branches():
+                program = torch.export.export(job.flat, job.tensors, dynamic_shapes=dims, **mode)
         except EnginebayError:
             raise
         except Exception as err:  # noqa: BLE001 - torch, or the model in it, may raise anything
@@ -143,22 +145,19 @@ def _capture_trace(job: ExportJob) -> ExportedProgram:
     import torch
 
     trace: Any = torch.jit.trace
-    with trace_uncompiled():
+    with torch_private.tracing_of_compiled_functions():
         traced = trace(job.flat, job.tensors, check_trace=False)
     return capture(torch.jit.freeze(traced.eval()), job.tensors)
 
 
-@contextmanager
-def trace_uncompiled() -> Iterator[None]:
-    """Inside the block, functions that ``torch.compile`` wraps are traced and not compiled.
+def capture_branches() -> AbstractContextManager[None]:
+    """Inside the block, ``torch.cond`` compiles its branches, as ``torch.export`` requires.
 
-    Otherwise ``torch.jit.trace`` fails at such a function.
+    ``torch.export`` compiles no function that ``torch.compile`` wraps.
     """
-    if not torch_private.is_dynamo_loaded():  # then nothing is compiled
-        yield
-        return
-    with torch_private.tracing_of_compiled_functions():
-        yield
+    import torch
+
+    return torch.compiler.set_stance("default")
 
 
 def make_traceable(program: ExportedProgram) -> torch.fx.GraphModule:

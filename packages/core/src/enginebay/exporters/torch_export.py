@@ -5,6 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from enginebay import torch_private
 from enginebay.errors import EnginebayError, reason
 from enginebay.exporters.export_job import ExportedFiles, ExportJob, report_write_errors
 from enginebay.exporters.onnx_export import check_open_dims, name_open_axes
@@ -13,7 +14,6 @@ from enginebay.exporters.program_capture import (
     capture_program,
     lower_model,
     make_traceable,
-    trace_uncompiled,
 )
 from enginebay.ir import describe, program_specs, quiet
 from enginebay.rewriting import active_lowerings, lower_program
@@ -61,7 +61,7 @@ def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.ji
 
     trace: Callable[..., torch.jit.ScriptModule] = torch.jit.trace
     try:
-        with trace_uncompiled():
+        with torch_private.tracing_of_compiled_functions():
             # Not torch's own check, which runs the model twice more and only warns.
             return trace(model, job.tensors, check_trace=False)
     except EnginebayError:

@@ -78,7 +78,10 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 def run_uncompiled() -> Iterator[None]:
     """Inside the block, functions that ``torch.compile`` wraps run uncompiled."""
     if not torch_private.is_dynamo_loaded():  # then nothing is compiled
-        yield
+        try:
+            yield
+        finally:
+            torch_private.forget_compiled()
         return
     import torch
 
