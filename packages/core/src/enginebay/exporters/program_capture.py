@@ -157,7 +157,8 @@ def capture_branches() -> AbstractContextManager[None]:
     """
     import torch
 
-    return torch.compiler.set_stance("default")
+    stance: AbstractContextManager[None] = torch.compiler.set_stance("default")
+    return stance
 
 
 def make_traceable(program: ExportedProgram) -> torch.fx.GraphModule:
