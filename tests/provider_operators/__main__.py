@@ -1,9 +1,10 @@
 """``python -m tests.provider_operators [MODULE …]``: ONNX's node tests on execution providers.
 
 Each provider that is installed and offers a device here computes the tests in child processes,
-and the whole graph is demanded on it. Results are kept in ``build/providers``: a second call
-continues, and then writes ``docs/evidence/providers.md``. What a provider computes wrongly is then
-deployed by Enginebay: exit code 1 if one of these is verified.
+and the whole graph is demanded on it. What a provider computes wrongly is then deployed by
+Enginebay: exit code 1 if one of these is verified. The conformance tests follow, with the networks
+of one operator. Results are kept in ``build/providers``: a second call continues, and then writes
+``docs/evidence/providers.md``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -26,7 +28,11 @@ from enginebay_onnxruntime.provider_packages import list_installed
 from tests.onnx_suite.cases import Case, load_cases
 
 from .batch import Step
+from .kit import run_kit
 from .page import write_page
+
+if TYPE_CHECKING:
+    from enginebay_testing.conformance.report import Report
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "providers"
@@ -41,6 +47,7 @@ def main() -> int:
     cases = {name: case for name, case in load_cases().items() if name.startswith("node/")}
     found: dict[str, dict[str, Step]] = {}
     verified: dict[str, list[str]] = {}
+    reports: dict[str, Report] = {}
     for module, package, _ in list_installed():
         if sys.argv[1:] and module not in sys.argv[1:]:
             continue
@@ -53,7 +60,9 @@ def main() -> int:
         wrong = {name: cases[name] for name, step in steps.items() if step.outcome == "wrong"}
         verified[version] = list_verified(module, version, wrong)
         print(f"{version}: {len(wrong)} wrong, of these verified: {verified[version]}")
-    page = write_page(found, {name: case.model for name, case in cases.items()}, verified)
+        reports[version] = run_kit(module, BUILD / version.replace(" ", "-"))
+    models = {name: case.model for name, case in cases.items()}
+    page = write_page(found, models, verified, reports)
     (ROOT / "docs" / "evidence" / "providers.md").write_text(page)
     return 1 if any(verified.values()) else 0
 

@@ -6,8 +6,17 @@ import numpy as np
 import onnx
 import pytest
 
+from enginebay_testing.conformance.report import Finding, Report
+
 from .batch import Step, find_difference
 from .page import write_page
+
+
+def law(family, outcome, reason=""):
+    return Finding(
+        family=family, law="test_numbers_add_up", case="a", sentence="They do.", outcome=outcome,
+        reason=reason, seconds=0.1,
+    )  # fmt: skip
 
 
 def test_the_page_counts_outcomes_and_names_faults():
@@ -21,9 +30,15 @@ def test_the_page_counts_outcomes_and_names_faults():
         "node/test_Exp": Step("node/test_Exp", "wrong", "1 of 2; on the CPU provider right"),
         "node/test_Neg": Step("node/test_Neg", "died", "'batch:run' ended with SIGSEGV"),
     }
-    page = write_page({"mine 1.0": steps}, models, {"mine 1.0": []})
+    laws = [law("numbers", "held"), law("numbers", "broken", "AssertionError: 1 of 2 differ")]
+    networks = [law("operators", "skipped", "no"), law("operators", "broken", "mismatched")]
+    report = Report(backend="onnxruntime-with-params", findings=laws, operators=networks)
+    page = write_page({"mine 1.0": steps}, models, {"mine 1.0": []}, {"mine 1.0": report})
     assert "| `mine 1.0` | 1 | 1 | 1 | 0 | 0 | 0 | 1 |\n" in page
     assert "- Exp, `test_Exp`: 1 of 2\n- Neg, `test_Neg`: ended with SIGSEGV\n" in page
+    assert "| `mine 1.0` | 1 | 1 | 0 | 0 verified, 1 refused, 1 not verified |\n" in page
+    assert "- `mine 1.0`: numbers add up, a: 1 of 2 differ\n" in page
+    assert "- `mine 1.0`: numbers add up, a: mismatched\n" in page
     assert "| Abs | 1 right |\n| Exp | 1 wrong |\n| Neg | 1 died |\n" in page
 
 
