@@ -84,6 +84,14 @@ def test_a_package_that_is_not_installed_is_named(load):
     assert raised.value.hint == "pip install onnxruntime-nothing"
 
 
+@pytest.mark.parametrize("name", ["", "os.path", "/opt/lib/libprovider.so"])
+def test_what_cannot_be_a_package_is_not_to_be_installed(load, name):
+    with pytest.raises(ParamsError) as raised:
+        load(RELU, providers=[name])
+    assert str(raised.value).startswith(f"unknown provider '{name}'; available in ")
+    assert raised.value.hint is None
+
+
 def test_a_package_that_does_not_import_is_refused(load, package):
     module = package("raise ImportError('libfoo.so.1: cannot open')")
     with pytest.raises(MissingDependencyError) as raised:
@@ -255,7 +263,7 @@ def test_the_cache_of_optimised_models_is_refused(load, package, tmp_path):
         {"providers": ["CPUExecutionProvider"]},
         {"providers": ["MODULE"], "device": "auto"},
         {"providers": ["MODULE", "CPUExecutionProvider"]},
-        {"providers": ["MODULE"], "sizes": {"n": "1"}},
+        {"providers": ["MODULE"], "sizes": {"n": [1]}},
     ],
 )
 def test_a_model_is_compiled_for_one_provider_with_fixed_sizes(load, package, params):

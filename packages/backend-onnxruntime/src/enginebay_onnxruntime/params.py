@@ -9,6 +9,7 @@ import msgspec
 import enginebay as eb
 
 Threads = Annotated[int, msgspec.Meta(ge=0)]
+Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class OnnxruntimeParams(eb.BackendParams):
@@ -65,7 +66,7 @@ class OnnxruntimeParams(eb.BackendParams):
     providers: tuple[str, ...] = ()
     provider_options: dict[str, str] = {}
     session_options: dict[str, str] = {}
-    sizes: dict[str, str] = {}
+    sizes: dict[str, tuple[Size, ...]] = {}
     compiled: bool = False
     intra_op_threads: Threads = 0
     inter_op_threads: Threads = 1

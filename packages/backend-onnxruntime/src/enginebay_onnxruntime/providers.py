@@ -62,13 +62,12 @@ def _check_provider(provider: str) -> None:
 
     known = get_all_providers()
     if provider not in known and not find_module(provider):
-        package = (
-            "" if provider.endswith("Provider") else f"pip install {provider.replace('_', '-')}"
-        )
+        name = provider.replace("_", "-")
+        is_package = name.replace("-", "_").isidentifier() and not provider.endswith("Provider")
         raise ParamsError(
             f"unknown provider '{provider}'; available in this build of ONNX Runtime: "
             f"{', '.join(available_providers())}",
-            hint=did_you_mean(provider, known) or package,
+            hint=did_you_mean(provider, known) or (f"pip install {name}" if is_package else None),
         )
 
 
@@ -161,8 +160,8 @@ def find_missing_library(provider: str) -> str:
 
 def records_assignment(params: OnnxruntimeParams) -> bool:
     """Return True if a session with these parameters records which provider runs each node."""
-    # If the CPU is the first provider, it runs all nodes that it supports anyway.
-    return resolve_providers(params)[0] != CPU
+    # A package's provider takes its nodes before the CPU does, even if it is the second one.
+    return set(resolve_providers(params)) != {CPU}
 
 
 def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:

@@ -265,11 +265,12 @@ def _load_packaged(
     partial = msgspec.structs.replace(request, params=params, strict=False)
     options = make_session_options(partial, sizes=sizes)
     session = _load_packaged(model, partial, options, packaged, sizes)
-    total = count_nodes(params, session).total()
+    total, others = count_nodes(params, session).total(), list_others(params, session)
     raise FallbackError(
-        f"{provider.package} does not run the whole model: "
-        f"{describe_others(list_others(params, session), total)}",
-        hint="--device auto lets the CPU run the rest",
+        f"{provider.package} does not run the whole model: {describe_others(others, total)}",
+        hint="--device auto lets the CPU run the rest"
+        if others.total() < total
+        else "it takes no node: check --provider-options, or choose another provider",
     )
 
 

@@ -93,8 +93,8 @@ def list_sizes(params: OnnxruntimeParams, names: Sequence[str]) -> Iterator[Size
     """Yield all combinations of the sizes that the parameter ``sizes`` gives for dimensions.
 
     Raises:
-        ParamsError: A dimension has no sizes, a size is not a positive number, or sizes are for
-            a dimension that a model with open dimensions does not have.
+        ParamsError: A dimension has no sizes, or sizes are for a dimension that a model with open
+            dimensions does not have.
     """
     if names and (unknown := params.sizes.keys() - {*names, ANY}):
         raise ParamsError(
@@ -102,16 +102,12 @@ def list_sizes(params: OnnxruntimeParams, names: Sequence[str]) -> Iterator[Size
             f"it has {', '.join(names)}",
             hint=did_you_mean(min(unknown), names),
         )
-    texts = [params.sizes.get(name, params.sizes.get(ANY, "")) for name in names]
-    for name, text in zip(names, texts, strict=True):
-        if not all(part.strip().isdecimal() and int(part) for part in text.split(",")):
-            raise ParamsError(
-                f"sizes has {text!r} for the dimension '{name}': expected positive numbers"
-                if text
-                else f"sizes has no numbers for the dimension '{name}'",
-                hint=f"--sizes {name}=1,4",
-            )
-    numbers = [[int(part) for part in text.split(",")] for text in texts]
+    numbers = [params.sizes.get(name, params.sizes.get(ANY, ())) for name in names]
+    if () in numbers:
+        name = names[numbers.index(())]
+        raise ParamsError(
+            f"sizes has no numbers for the dimension '{name}'", hint=f"--sizes {name}=1,4"
+        )
     return (dict(zip(names, chosen, strict=True)) for chosen in product(*numbers))
 
 

@@ -123,6 +123,21 @@ def test_a_part_on_the_cpu_that_was_allowed_is_in_the_receipt(load, params):
         load(TWO, strict=True, **params)
 
 
+def test_a_provider_takes_its_nodes_before_the_cpu_whatever_the_order(load):
+    wrapper = load(RELU, providers=[CPU, NXRT])
+    assert (wrapper.receipt.provider, wrapper.receipt.details["nodes"]) == ("cpu_ep", "cpu_ep 1")
+    text = "CPUExecutionProvider was requested but runs no node of this model"
+    assert wrapper.receipt.fallbacks == (text,)
+
+
+def test_a_provider_that_takes_no_node_may_have_a_wrong_option(load):
+    with pytest.raises(FallbackError, match="1 of 1 nodes run elsewhere: 1 Relu on") as raised:
+        load(RELU, providers=[QNN], provider_options={f"{QNN}.backend_path": "/nowhere.so"})
+    assert raised.value.hint == (
+        "it takes no node: check --provider-options, or choose another provider"
+    )
+
+
 def test_a_provider_that_takes_no_node_is_not_believed(load):
     wrapper = load("(float[2] x) => (bool[2] z) { z = IsNaN(x) }", providers=[NXRT], device="auto")
     assert wrapper.receipt.details["providers"].startswith("cpu_ep")
@@ -222,7 +237,7 @@ def test_open_dimensions_are_refused_before_the_build(load, tmp_path):
 
 
 def test_an_engine_for_each_size_runs_on_the_provider(load):
-    wrapper = load(OPEN, providers=[QNN], sizes={"n": "1,3"})
+    wrapper = load(OPEN, providers=[QNN], sizes={"n": [1, 3]})
     assert wrapper.receipt.details["nodes"] == "QNNExecutionProvider 1"
     for n in (3, 1, 2):
         y = wrapper({"x": np.full((n, 4), -1, np.float32)})["y"]
@@ -232,7 +247,7 @@ def test_an_engine_for_each_size_runs_on_the_provider(load):
 def test_a_size_does_not_hide_what_the_provider_refuses(load):
     text = "(float[n] x) => (float[n] y, bool[n] z) { y = Relu(x) z = IsNaN(x) }"
     with pytest.raises(FallbackError, match="1 of 2 nodes run elsewhere: 1 IsNaN on CPU"):
-        load(text, providers=[NXRT], sizes={"n": "2"})
+        load(text, providers=[NXRT], sizes={"n": [2]})
 
 
 def test_a_compiled_model_loads_with_the_same_versions_only(load, tmp_path, monkeypatch):
