@@ -279,8 +279,11 @@ def test_very_long_names_do_not_widen_the_page(example_report: lab.Report, show:
         assert max(widths) <= width
 
 
-def test_headers_do_not_cover_their_arrows(example_report: lab.Report, show: Any) -> None:
-    page = show(example_report, viewport={"width": 1280, "height": 800})
+@pytest.mark.parametrize("width", [1280, 390])
+def test_headers_do_not_cover_their_arrows(
+    example_report: lab.Report, show: Any, width: int
+) -> None:
+    page = show(example_report, viewport={"width": width, "height": 800})
     arrows = page.locator("thead button").evaluate_all(
         "buttons => buttons.map((button) => parseFloat(getComputedStyle(button).paddingRight)"
         " - parseFloat(getComputedStyle(button, '::after').width))"
