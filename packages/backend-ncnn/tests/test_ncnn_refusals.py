@@ -23,8 +23,8 @@ from enginebay.errors import (
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.program import write_program
-from enginebay_ncnn.network import load_network, parse_vulkan_index
-from enginebay_ncnn.params import NcnnParams
+from enginebay_ncnn.network import load_network
+from enginebay_ncnn.params import NcnnParams, parse_vulkan_index
 from enginebay_ncnn.torchscript_files import silence_warnings
 
 
@@ -255,7 +255,7 @@ def test_a_time_limit_ends_the_writing(tmp_path):
 
 def test_an_unknown_device_is_refused():
     with pytest.raises(ParamsError) as caught:
-        parse_vulkan_index("cuda")
+        NcnnParams(device="cuda")
     assert str(caught.value) == ("unknown device 'cuda' for ncnn: expected cpu, vulkan or vulkan:N")
     assert [parse_vulkan_index(device) for device in ("cpu", "vulkan", "vulkan:2")] == [None, 0, 2]
 

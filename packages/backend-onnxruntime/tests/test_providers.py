@@ -16,6 +16,7 @@ from enginebay.environment import Tier
 from enginebay.errors import FallbackError, ParamsError
 from enginebay.hooks import CheckEnvRequest
 from enginebay_onnxruntime.environment import check_tier
+from enginebay_onnxruntime.params import OnnxruntimeParams
 
 RELU = "(float[n] x) => (float[n] y) { y = Relu(x) }"
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
@@ -121,13 +122,14 @@ def test_strict_mode_refuses_nodes_that_fall_back_to_the_cpu(load):
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:1", "", "CUDA"])
-def test_an_unknown_device_is_refused(load, device):
+def test_an_unknown_device_is_refused_before_anything_is_loaded(device):
     with pytest.raises(ParamsError) as raised:
-        load(RELU, device=device)
+        OnnxruntimeParams(device=device)
     assert str(raised.value) == (
         f"unknown device '{device}' for ONNX Runtime: expected cpu, cuda, cuda:N or auto"
     )
     assert raised.value.hint == "use --device cpu, or choose the provider with --providers"
+    assert OnnxruntimeParams(device=device, providers=["some_package"]).device == device
 
 
 def test_an_unknown_provider_is_refused(load):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import openvino
 import pytest
 
+from enginebay.errors import ParamsError
 from enginebay_testing.command_runs import call_command
 
 CORE = openvino.Core()
@@ -66,11 +67,11 @@ def test_a_missing_device_fails_the_check(backend):
     assert "intel-opencl-icd" in check.fix
 
 
-def test_an_unknown_device_fails_the_check(backend):
-    check = backend.check_env(backend.Params(device="abacus")).failed
-    assert check.tier == "device"
-    assert check.found.startswith("unknown device 'abacus' for OpenVINO")
-    assert check.fix.startswith("this machine has ")
+def test_an_unknown_device_is_refused_before_the_check(backend):
+    with pytest.raises(ParamsError, match=r"^unknown device 'abacus' for OpenVINO") as caught:
+        backend.Params(device="abacus")
+    assert caught.value.hint.startswith("this machine has ")
+    assert backend.Params(device="gpu.1").device == "gpu.1"
 
 
 def test_auto_reports_the_devices_it_selects_from(backend):

@@ -298,8 +298,6 @@ def test_a_driver_for_an_older_cuda_fails(machine: Any, wheels: dict[str, str]) 
 def test_a_missing_gpu_fails(machine: Any) -> None:
     check = failure(Tier.DEVICE, device="cuda:2")
     assert (check.found, check.wanted) == ("2 GPUs", "cuda:2")
-    check = failure(Tier.DEVICE, device="gpu")
-    assert check.found.startswith("unknown device 'gpu' for TensorRT")
 
 
 @needs_rtx

@@ -41,7 +41,7 @@ def _check_pnnx() -> eb.EnvReport:
 def _check_device(device: str) -> eb.EnvReport:
     import ncnn
 
-    from enginebay_ncnn.network import parse_vulkan_index
+    from enginebay_ncnn.params import parse_vulkan_index
 
     if (index := parse_vulkan_index(device)) is None:
         return passed(Tier.DEVICE, "cpu", found=f"{ncnn.get_cpu_count()} cores")

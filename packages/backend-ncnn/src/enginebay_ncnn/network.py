@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
 from enginebay_ncnn.graph import Graph
 from enginebay_ncnn.layers import suggest_layers
+from enginebay_ncnn.params import parse_vulkan_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,23 +24,6 @@ if TYPE_CHECKING:
 
 #: ``omp_pause_hard`` of OpenMP 5.0: ends the threads; the next parallel region starts new ones.
 _PAUSE_HARD = 2
-
-
-def parse_vulkan_index(device: str) -> int | None:
-    """Return the index of a Vulkan device; None for the CPU.
-
-    Raises:
-        ParamsError: The device is neither ``cpu`` nor ``vulkan`` nor ``vulkan:N``.
-    """
-    kind, _, number = device.partition(":")
-    if device == "cpu":
-        return None
-    if kind != "vulkan" or not (number or "0").isdecimal() or device.endswith(":"):
-        raise ParamsError(
-            f"unknown device '{device}' for ncnn: expected cpu, vulkan or vulkan:N",
-            hint="--device cpu",
-        )
-    return int(number or 0)
 
 
 def load_network(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list[str]]:

@@ -5,6 +5,24 @@ from __future__ import annotations
 from typing import Literal
 
 import enginebay as eb
+from enginebay.errors import ParamsError
+
+
+def parse_vulkan_index(device: str) -> int | None:
+    """Return the index of a Vulkan device; None for the CPU.
+
+    Raises:
+        ParamsError: The device is neither ``cpu`` nor ``vulkan`` nor ``vulkan:N``.
+    """
+    kind, _, number = device.partition(":")
+    if device == "cpu":
+        return None
+    if kind != "vulkan" or not (number or "0").isdecimal() or device.endswith(":"):
+        raise ParamsError(
+            f"unknown device '{device}' for ncnn: expected cpu, vulkan or vulkan:N",
+            hint="--device cpu",
+        )
+    return int(number or 0)
 
 
 class NcnnParams(eb.BackendParams):
@@ -42,6 +60,11 @@ class NcnnParams(eb.BackendParams):
     custom_layers: dict[str, str] = {}
     module_ops: tuple[str, ...] = ()
     pnnx_timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Check the device too, before anything is built."""
+        super().__post_init__()
+        parse_vulkan_index(self.device)
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:

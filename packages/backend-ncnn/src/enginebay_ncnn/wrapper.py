@@ -9,7 +9,8 @@ import numpy as np
 import enginebay as eb
 from enginebay import TensorSpec
 from enginebay.errors import InferenceError
-from enginebay_ncnn.network import load_network, parse_vulkan_index
+from enginebay_ncnn.network import load_network
+from enginebay_ncnn.params import parse_vulkan_index
 from enginebay_ncnn.plan import Plan
 from enginebay_ncnn.session import Session
 

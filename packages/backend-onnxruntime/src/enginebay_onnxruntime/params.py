@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 import enginebay as eb
+from enginebay.errors import ParamsError
 
 Threads = Annotated[int, msgspec.Meta(ge=0)]
 Size = Annotated[int, msgspec.Meta(ge=1)]
@@ -74,6 +75,28 @@ class OnnxruntimeParams(eb.BackendParams):
     optimized_cache: str | None = None
     custom_ops: tuple[str, ...] = ()
     profile: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the device too, before anything is built."""
+        super().__post_init__()
+        if not self.providers:  # that of a package may have other devices
+            self.check_device()
+
+    def check_device(self) -> None:
+        """Check that ONNX Runtime's own providers may have the device.
+
+        Raises:
+            ParamsError: The device is none of ``cpu``, ``cuda``, ``cuda:N`` and ``auto``.
+        """
+        kind, colon, index = self.device.partition(":")
+        if kind in ("cpu", "cuda", "auto") and (
+            not colon or (kind == "cuda" and index.isdecimal())
+        ):
+            return
+        raise ParamsError(
+            f"unknown device '{self.device}' for ONNX Runtime: expected cpu, cuda, cuda:N or auto",
+            hint="use --device cpu, or choose the provider with --providers",
+        )
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:

@@ -48,12 +48,7 @@ def resolve_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
                 hint="leave out --device for the provider's own choice",
             )
         return params.providers
-    if kind not in _BY_DEVICE or (colon and not (kind == "cuda" and index.isdecimal())):
-        raise ParamsError(
-            f"unknown device '{params.device}' for ONNX Runtime: "
-            "expected cpu, cuda, cuda:N or auto",
-            hint="use --device cpu, or choose the provider with --providers",
-        )
+    params.check_device()
     return params.providers or _BY_DEVICE[kind]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 import enginebay as eb
 from enginebay.errors import ParamsError
+from enginebay_openvino.devices import available_devices, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +62,14 @@ class OpenvinoParams(eb.BackendParams):
     cache_dir: str | None = None
     properties: dict[str, str] = {}
     extensions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the device too, before anything is built; OpenVINO is asked for unusual names."""
+        super().__post_init__()
+        if self.device.lower() not in ("cpu", "gpu", "npu", "auto") and find_spec("openvino"):
+            import openvino
+
+            resolve_device(self.device, available_devices(openvino.Core()))
 
     @property
     def allowed_precision(self) -> str:

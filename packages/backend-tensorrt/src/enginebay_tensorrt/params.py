@@ -28,6 +28,11 @@ class SharedParams(eb.BackendParams):
     profiles: tuple[str, ...] = ()
     cuda_graph: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the device too, before anything is built."""
+        super().__post_init__()
+        _ = self.device_index
+
     @property
     def device_index(self) -> int:
         """Return the index of the CUDA device.

@@ -245,7 +245,7 @@ def test_the_backend_is_found_at_any_position(cli: Run) -> None:
 
 
 def test_the_traceback_shows_the_whole_chain(cli: Run, here: Path) -> None:
-    (here / "broken.py").write_text("import no_such_thing_here\n")
+    (here / "broken.py").write_text("import no_such_thing_here\nx = 1\n")
     ran = cli("deploy", "broken.py:x", "--traceback")
     assert ran.code == 3
     assert "ModuleNotFoundError: No module named 'no_such_thing_here'" in ran.err
@@ -519,7 +519,7 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in set(sys.modul
 HEAVY = {"torch", "numpy", "onnx", "msgspec", "pluggy", "rich", "onnxruntime", "onnxscript"}
 
 
-def imported_by(*words: str, **env: str) -> set[str]:
+def imported_by(*words: str, code: int = 0, **env: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", LEAN, *words],
         capture_output=True,
@@ -527,8 +527,8 @@ def imported_by(*words: str, **env: str) -> set[str]:
         check=True,
         env=environment(**env),
     )
-    code, names = json.loads(done.stdout.splitlines()[-1])
-    assert code == 0
+    found, names = json.loads(done.stdout.splitlines()[-1])
+    assert found == code
     return set(names)
 
 
@@ -544,6 +544,25 @@ def test_listing_backends_imports_no_plugin_and_nothing_heavy(loopback: str) -> 
     assert not [name for name in found if name.startswith(("enginebay_", "temporary_"))]
     assert not imported_by("--help") & (HEAVY | {"importlib_metadata"})
     assert not imported_by("deploy", "-h") & (HEAVY | {"importlib_metadata", "argparse", "json"})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("net.py:biuld",),
+        ("nett.py:build",),
+        ("missing.onnx",),
+        ("net.py:build", "--weights", "none.pt"),
+        ("net.py:build", "--input", "x=1x3x"),
+        ("net.py:build", "--exporter", "dynamoo"),
+        ("net.py:build", "--devise", "cpu"),
+    ],
+)
+def test_a_typo_is_refused_before_torch_is_imported(
+    words: tuple[str, ...], here: Path, loopback: str
+) -> None:
+    assert "torch" not in imported_by("deploy", *words, "--backend", loopback, code=2)
+    assert [file.name for file in here.iterdir() if file.is_dir()] == []
 
 
 def test_inspecting_an_artifact_imports_no_engine_and_no_torch(cli: Run, here: Path) -> None:

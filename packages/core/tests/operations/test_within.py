@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import torch
 
 import enginebay as eb
 from enginebay.cli import main
-from enginebay.errors import ArtifactError, InputError, UsageError
+from enginebay.errors import ArtifactError, EnginebayError, InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,3 +179,36 @@ def test_a_range_edited_by_hand_is_an_error_that_names_file_and_key(
         eb.load(folder)
     assert str(folder / "manifest.json") in str(caught.value)
     assert str(caught.value).endswith(message)
+
+
+class Positions(torch.nn.Module):
+    """A model with a longest sequence, as BERT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = torch.nn.Embedding(16, 4)
+        self.words = torch.nn.Embedding(9, 4)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        places: torch.Tensor = self.positions(torch.arange(ids.shape[1]))
+        found: torch.Tensor = (self.words(ids) + places).mean(1)
+        return found
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+def test_an_engine_that_fails_beyond_the_verified_sizes_names_them(
+    loopback: str, tmp_path: Path, isolated: bool
+) -> None:
+    folder = tmp_path / "net"
+    example = torch.zeros(1, 6, dtype=torch.int64)
+    eb.deploy(Positions(), example, backend=loopback, work_dir=folder, dynamic=["ids:1=length"])
+    with eb.load(folder, isolated=isolated) as wrapper:
+        wrapper({"ids": np.zeros((1, 16), np.int64)})
+        with pytest.raises(EnginebayError) as caught:
+            wrapper({"ids": np.zeros((1, 20), np.int64)})
+    assert re.search(
+        r"failed on ids int64\(1, 20\): .*; "
+        r"beyond what was verified: 'length' is 20, verified: length 1\.\.16$",
+        str(caught.value).partition("\nhint:")[0],
+    )

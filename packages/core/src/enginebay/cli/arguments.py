@@ -38,10 +38,17 @@ def add_model_name(parser: ArgumentParser) -> None:
 
 
 def read_model(args: Namespace) -> str:
-    """Return the name MODEL; ``--pretrained`` or ``--weights`` appends a suffix to it."""
-    from enginebay.sources import name_weights
+    """Return the name MODEL; ``--pretrained`` or ``--weights`` appends a suffix to it.
 
-    return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
+    Raises:
+        ModelSourceError: The name is wrong, as far as that is visible without importing torch.
+    """
+    from enginebay.sources import check_source, name_weights
+
+    model = name_weights(args.model, pretrained=args.pretrained, file=args.weights)
+    if not getattr(args, "config", None):  # in which the model may have no scheme
+        check_source(model, Path())
+    return model
 
 
 def add_sizes(parser: ArgumentParser, default: str) -> None:

@@ -58,11 +58,14 @@ class Wrapper(ABC):
         native_device: The torch device type whose tensors :meth:`execute_torch` accepts without
             conversion; None if every input is copied to the host.
         fault_hint: The hint of errors about a defect of the backend; ``Backend.load`` sets it.
+        find_beyond: A function that returns how inputs lie beyond what was verified, for errors of
+            the engine; :func:`enginebay.load` sets it.
     """
 
     concurrent: bool = False
     native_device: str | None = None
     fault_hint: str | None = None
+    find_beyond: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
 
     def __init__(self, *, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         self.inputs = tuple(inputs)
@@ -279,13 +282,18 @@ class Wrapper(ABC):
                 return execute(feed)
             with self.__lock:
                 return execute(feed)
-        except (EnginebayError, KeyboardInterrupt):
-            raise
         # An engine's binding may raise anything, also SystemExit.
         except BaseException as err:
+            if isinstance(err, KeyboardInterrupt):
+                raise
+            beyond = self.find_beyond(feed) if self.find_beyond else ()
+            limit = f"; beyond what was verified: {'; '.join(beyond)}" if beyond else ""
+            if isinstance(err, EnginebayError):
+                err.args = (f"{err}{limit}",)
+                raise
             inputs = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
             raise InferenceError(
-                f"{self.receipt.engine} failed on {inputs}: {message_of(err)}"
+                f"{self.receipt.engine} failed on {inputs}: {message_of(err)}{limit}"
             ) from err
 
     @contextmanager

@@ -66,6 +66,8 @@ def load(
             wrapper = request.load()
         # Read at the first use, since the task's plugin may be missing and not be needed.
         wrapper.set_task(cache(lambda: opened.task))
+        if known := opened.verified_range:
+            wrapper.find_beyond = known.find_beyond
         if watch is not None:
             wrapper.watch_inputs(watch)
         return opened, wrapper

@@ -38,7 +38,8 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
     check_text(text)
     text, requested = split_weights(text)
     if "checkpoint" in requested and not (folder / requested["checkpoint"]).exists():
-        raise missing_file(requested["checkpoint"], folder)
+        hint = missing_file(requested["checkpoint"], folder).hint or "pass --weights FILE"
+        raise ModelSourceError(f"no weights file '{requested['checkpoint']}'", hint=hint)
     if is_file(text):
         if not (folder / text).exists():
             raise missing_file(text, folder)
