@@ -254,6 +254,9 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         dynamic_shapes: True if one artifact can run several input shapes.
         runtime_distributions: The pip requirements of the engine, with alternatives separated by
             ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
+        build_distributions: The pip requirements of the converter, if artifacts run without it: an
+            ahead-of-time compiler. A machine that has only the engine passes check-env, runs
+            artifacts, and refuses conversions.
         calibrated: The precisions that require calibration data. Core refuses a conversion to such
             a precision without ``ConvertRequest.calibration``.
         operators: The operators that the engine supports, named as in ``torch.ops``: ``aten.add``,
@@ -275,6 +278,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     precisions: tuple[Precision, ...] = ("fp32",)
     dynamic_shapes: bool = True
     runtime_distributions: tuple[str, ...] = ()
+    build_distributions: tuple[str, ...] = ()
     calibrated: tuple[Precision, ...] = ()
     operators: frozenset[str] | None = None
     lacking: frozenset[str] = frozenset()
@@ -400,9 +404,9 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         files: The files' names relative to ``directory``, in the order in which ``to_backend``
             returned them.
         params: The parameters of the conversion; ``params.device`` is the device to run on.
-        inputs: The model's inputs, with the names that callers use; empty if only the engine
-            knows them.
-        outputs: The model's outputs, in order; empty if only the engine knows them.
+        inputs: The model's inputs, with the names that callers use; empty for files that another
+            tool converted, or for a TorchScript file of another tool.
+        outputs: The model's outputs, in order; empty for the same files.
         strict: True if the engine should be configured, where possible, to fail instead of falling
             back to another device or precision. Core also refuses the fallbacks that the wrapper's
             receipt lists.

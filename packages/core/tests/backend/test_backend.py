@@ -14,6 +14,7 @@ import enginebay as eb
 from enginebay.backend import default_backend
 from enginebay.environment import Tier
 from enginebay.errors import (
+    ArtifactError,
     BackendUnavailableError,
     ConfigError,
     ConversionError,
@@ -298,6 +299,43 @@ def test_converted_files_run_without_an_artifact(loopback: str, tiny: Path, tmp_
     with backend.build_wrapper(work_dir=where, file_name="net") as wrapper:
         y = wrapper({"x": np.full((1, 3, 4, 4), -1, np.float32)})["y"]
     assert not y.any()
+
+
+POSITIONAL = """\
+import shutil
+import enginebay as eb
+from enginebay_testing import loopback
+
+class Wrapper(loopback.LoopbackWrapper):
+    def __init__(self, request):
+        super().__init__(request)
+        eb.Wrapper.__init__(self, inputs=request.inputs, outputs=request.outputs)
+
+@eb.hookimpl
+def build_wrapper(request):
+    return Wrapper(request)
+
+to_backend = loopback.to_backend
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="positional", irs=("onnx",), params=loopback.LoopbackParams)
+"""
+
+
+def test_an_engine_without_names_gets_them_without_an_artifact(tiny: Path, tmp_path: Path) -> None:
+    where = str(tmp_path)
+    with temporary_backend("positional", POSITIONAL):
+        backend = eb.get_backend("positional")
+        (file,) = backend.to_backend(tiny, work_dir=where)
+        with backend.build_wrapper(work_dir=where) as wrapper:
+            assert (wrapper.input_names, wrapper.output_names) == (("x",), ("y",))
+        tensors = file.with_name("model.onnx.tensors.json")
+        tensors.write_text("[]")
+        with pytest.raises(ArtifactError, match="is damaged: Expected `object`, got `array`"):
+            backend.build_wrapper(work_dir=where)
+        tensors.write_text('{"size": 1}')  # of another file
+        assert not backend.build_wrapper(work_dir=where).inputs
 
 
 @pytest.mark.parametrize(

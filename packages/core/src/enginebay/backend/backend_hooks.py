@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from enginebay.environment import EnvReport
+    from enginebay.environment import Check, EnvReport
     from enginebay.hooks import BackendInfo, CheckEnvRequest
     from enginebay.inference import Wrapper
     from enginebay.params import BackendParams
@@ -125,6 +125,25 @@ class BackendHooks:
             f"mapping, found {type(params).__name__}"
         )
 
+    def missing_converter(self) -> Check | None:
+        """Return the failed check of a distribution that only conversions need; None if none is."""
+        from enginebay.environment import check_distributions
+
+        return check_distributions(self.info.build_distributions).failed
+
+    def check_converts(self) -> None:
+        """Check that what only conversions need is installed.
+
+        Raises:
+            BackendUnavailableError: A distribution of ``build_distributions`` is not installed.
+        """
+        if lacking := self.missing_converter():
+            raise BackendUnavailableError(
+                f"backend '{self.name}' converts no model on this machine, and only runs "
+                f"artifacts: {lacking.name} is {lacking.found}",
+                hint=lacking.fix,
+            )
+
     # -- IR → engine --------------------------------------------------------------------------
 
     def convert(self, request: ConvertRequest[Any]) -> tuple[Path, ...]:
@@ -134,6 +153,7 @@ class BackendHooks:
             The paths of the engine's files relative to the request's ``work_dir``.
 
         Raises:
+            BackendUnavailableError: The converter is not installed.
             ConversionError: The backend does not support this kind of IR or the dtype of an
                 input, its converter failed, or a returned file is missing, empty or outside
                 ``work_dir``.
@@ -143,6 +163,7 @@ class BackendHooks:
         from enginebay.display import list_files
         from enginebay.errors import disk_error
 
+        self.check_converts()
         ir = request.ir
         if ir.kind not in self.info.irs:
             raise ConversionError(

@@ -43,7 +43,19 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
             requested: The requested precision; empty if none was requested.
         """
         precision = describe_precision(requested, self.precision)
-        return f"{self.engine} on {self.provider or self.device}, {precision}"
+        return f"{self.engine} on {self.place}, {precision}"
+
+    @property
+    def place(self) -> str:
+        """The provider or the device; with a reservation if nothing but its name speaks for it.
+
+        Example:
+            >>> Receipt(device="vulkan", engine="mine 1.0").place
+            'vulkan (as requested, not observed)'
+        """
+        observed = self.provider or self.device_name or self.driver or self.details
+        doubt = "" if observed or self.device == "cpu" else " (as requested, not observed)"
+        return f"{self.provider or self.device}{doubt}"
 
 
 def describe_precision(requested: str, computed: str) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend import BackendHooks
-from enginebay.errors import ConfigError
+from enginebay.errors import ArtifactError, ConfigError
 from enginebay.hooks import ConvertRequest, WrapperRequest, not_lowered
+from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -105,7 +106,8 @@ class Backend(BackendHooks):
     ) -> tuple[Path, ...]:
         """Convert an IR into engine files in ``params.work_dir``, by default the current folder.
 
-        Existing files are replaced. No manifest is written, and nothing is verified; to build an
+        Existing files are replaced. No manifest is written, but a file ``*.tensors.json`` with the
+        names, dtypes and shapes of the inputs and outputs; nothing is verified. To build an
         artifact, use :func:`enginebay.convert`.
 
         Args:
@@ -134,8 +136,10 @@ class Backend(BackendHooks):
         request = ConvertRequest(
             ir=model, params=params, work_dir=work_dir.resolve(), calibration=calibration
         )
-        files = self.convert(request)
-        return tuple(work_dir / file for file in files)
+        files = tuple(work_dir / file for file in self.convert(request))
+        tensors = _Tensors(files[0].stat().st_size, model.inputs, model.outputs)
+        _tensors_file(files[0]).write_bytes(msgspec.json.encode(tensors))
+        return files
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
         request = super()._complete_request(request)
@@ -194,7 +198,16 @@ class Backend(BackendHooks):
         params = self.params_from(params)
         directory = Path(params.work_dir or ".")
         files = tuple(Path(file).relative_to(directory) for file in params.get_model_files())
-        return self.load(WrapperRequest(directory=directory, files=files, params=params))
+        tensors = _read_tensors(directory / files[0])
+        return self.load(
+            WrapperRequest(
+                directory=directory,
+                files=files,
+                params=params,
+                inputs=tensors.inputs,
+                outputs=tensors.outputs,
+            )
+        )
 
     # -- rewriters and configs ----------------------------------------------------------------
 
@@ -278,3 +291,33 @@ class Backend(BackendHooks):
         from enginebay.operations.console import run
 
         run(self.name, self.parse_args, argv)
+
+
+class _Tensors(msgspec.Struct, frozen=True):
+    """The inputs and outputs of a model, which the files of many engines have only by position.
+
+    Attributes:
+        size: The size of the engine's file in bytes, which tells a later file from this one.
+        inputs: The inputs in order.
+        outputs: The outputs in order.
+    """
+
+    size: int = 0
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+def _tensors_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tensors.json")
+
+
+def _read_tensors(file: Path) -> _Tensors:
+    path = _tensors_file(file)
+    if not (path.is_file() and file.is_file()):
+        return _Tensors()
+    try:
+        tensors = msgspec.json.decode(path.read_bytes(), type=_Tensors)
+    except msgspec.MsgspecError as err:
+        raise ArtifactError(f"'{path}' is damaged: {err}", hint="convert the IR again") from err
+    # Another tool may have replaced the engine's file.
+    return tensors if tensors.size == file.stat().st_size else _Tensors()

@@ -18,6 +18,7 @@ from enginebay.environment import (
     failed,
     passed,
     require,
+    skipped,
 )
 from enginebay.errors import EnginebayError, InferenceError, PluginError
 
@@ -75,7 +76,10 @@ def _check_tier(
             )
         if tier is Tier.DEVICE and with_custom_ops and report.ok:
             report += _require_custom_ops(backend.name, report)
-        if tier is Tier.SMOKE and report.ok:
+        if tier is Tier.SMOKE and (lacking := backend.missing_converter()):
+            found = f"without {lacking.name}, this machine runs artifacts, and converts no model"
+            report += skipped(tier, "build, run, compare", found)
+        elif tier is Tier.SMOKE and report.ok:
             report += _run_tiny_model(backend, request.params, Path(folder))
     return report
 
@@ -119,7 +123,7 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     # 2 x has no rounding error in any binary format that holds x; 1/128 is bfloat16's epsilon.
     if not error <= 2 / 128:  # also true for NaN
         return failed(Tier.SMOKE, what, found=f"wrong by {error:.2g}", wanted="relu(2 x)")
-    engine = f"{receipt.engine} on {receipt.provider or receipt.device}"
+    engine = f"{receipt.engine} on {receipt.place}"
     return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
 
 

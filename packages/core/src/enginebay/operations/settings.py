@@ -190,6 +190,7 @@ def _check_options(settings: Settings) -> Settings:
     backend, params = settings.backend, settings.params
     export, verify = settings.export, settings.verify
     check_tolerances(verify.rtol, verify.atol)
+    backend.check_converts()
     if verify.strict:
         purpose = "'strict' checks the fallbacks of the engine"
         backend.check_runs_here(params, purpose, "leave out --strict")
