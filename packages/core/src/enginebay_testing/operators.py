@@ -15,6 +15,7 @@ import pytest
 import enginebay as eb
 from enginebay.errors import EnginebayError, NotVerifiedError
 from enginebay_testing.command_line import CommandLineBackend
+from enginebay_testing.conformance.kit import expect
 from enginebay_testing.conformance.suite import UnderTest
 
 if TYPE_CHECKING:
@@ -95,4 +96,4 @@ class TestOperators(CommandLineBackend, UnderTest):
             raise
         except EnginebayError as err:
             kit.skip(str(err))
-        assert deployment.verdict == "verified", deployment.verification.summary()
+        expect(f"verdict ({deployment.verification.summary()})", deployment.verdict, "verified")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OPTION = "enginebay_backend"
 #: The ``dest`` of the option ``--params``.
 PARAMS = "enginebay_params"
+#: The ``dest`` of the option ``--quick``.
+QUICK = "enginebay_quick"
 
 #: The attribute of pytest's report that holds the outcome of a conformance test.
 _OUTCOME = "enginebay_law"
@@ -64,6 +66,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     )
     help_text = "also test networks of one operator each, which takes minutes"
     group.addoption("--operators", action="store_true", help=help_text)
+    help_text = "run ten of the conformance tests, in a minute"
+    group.addoption("--quick", dest=QUICK, action="store_true", help=help_text)
     args += ["--pyargs", "enginebay_testing.command_line"]
     if "--operators" in flags:
         args.append("enginebay_testing.operators")
@@ -87,6 +91,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from enginebay_testing.preset_backend import read_values
 
         read_values(eb.get_backend(name), words)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--quick``, deselect all conformance tests but ten."""
+    if not config.getoption(QUICK, default=False):
+        return
+    from enginebay_testing.conformance import suite
+
+    left = [item for item in items if getattr(item, "originalname", "") not in suite.QUICK]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 def _make_folder(folder: str | None) -> None:

@@ -49,7 +49,7 @@ def test_a_broken_backend_is_caught(
     monkeypatch.chdir(folder)  # one of them writes into the current folder
     monkeypatch.setattr(torch.nn.functional, "gelu", torch.nn.functional.gelu)  # put back
     # What outlives its converter here does so for ten minutes.
-    monkeypatch.setattr("enginebay_testing.conformance.processes._PATIENCE", soon)
+    monkeypatch.setattr("enginebay_testing.conformance.child_process.PATIENCE", soon)
     broken = BROKEN[name]
     with temporary_backend("broken", source(broken.change)):
         assert outcome(broken, "broken", request) is not None, f"{broken.law} held"

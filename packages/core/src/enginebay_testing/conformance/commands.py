@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from enginebay_testing.command_runs import environment, run_command
+from enginebay_testing.conformance.kit import expect
 
 #: Prints the modules that the help of a command imports.
 _HELP = """
@@ -45,7 +46,7 @@ class CommandConformance:
     def test_it_is_listed_with_a_summary(self, command: str) -> None:
         """``enginebay --help`` lists the command with a one-line summary."""
         status = _find_command(command)
-        assert status["state"] == "installed", status["reason"]
+        expect(f"the command's state ({status['reason']})", status["state"], "installed")
         text = run_command("-h").out
         assert re.search(rf"^  {re.escape(command)} +\S", text, re.MULTILINE), "it has no summary"
 
@@ -55,23 +56,27 @@ class CommandConformance:
         done = subprocess.run(
             words, capture_output=True, text=True, check=False, timeout=120, env=environment()
         )
-        assert done.returncode == 0, done.stderr
+        expect(f"exit code of -h ({done.stderr.strip()})", done.returncode, 0)
         # The help itself is printed before it.
         code, imported = json.loads(done.stdout.splitlines()[-1])
-        assert (code, imported) == (0, [])
-        assert done.stdout.startswith(f"usage: enginebay {command}")
+        expect("exit code of -h", code, 0)
+        expect("imported libraries", imported, [])
+        start = f"usage: enginebay {command}"
+        expect("beginning of the help", done.stdout[: len(start)], start)
 
     def test_its_examples_are_lines_of_its_own(self, command: str) -> None:
         """Each line of ``EXAMPLES`` begins with the command."""
         examples = getattr(import_module(_find_command(command)["module"]), "EXAMPLES", ())
-        assert isinstance(examples, tuple)
-        assert all(line.startswith(f"enginebay {command}") for line in examples)
+        expect("type of EXAMPLES", type(examples), tuple)
+        others = [line for line in examples if not line.startswith(f"enginebay {command}")]
+        expect("examples of other commands", others, [])
 
     def test_an_unknown_flag_is_a_usage_error(self, command: str) -> None:
         """An unknown flag ends the command with exit code 2 and an error without a traceback."""
         ran = run_command(command, "--no-such-flag")
-        assert (ran.code, ran.out) == (2, "")
-        assert "Traceback" not in ran.err
+        expect("exit code", ran.code, 2)
+        expect("output on stdout", ran.out, "")
+        assert "Traceback" not in ran.err, f"expected no traceback, found {ran.err}"
 
 
 def _find_command(name: str) -> dict[str, Any]:

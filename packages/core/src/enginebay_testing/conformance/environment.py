@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import enginebay as eb
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     import pytest
 
     from enginebay_testing.conformance.kit import Kit
+
+#: What a receipt says of a device, besides the name that was asked for.
+_SHOWN = attrgetter("provider", "device_name", "driver", "details")
 
 
 class EnvironmentLaws:
@@ -58,11 +62,30 @@ class EnvironmentLaws:
         """check-env fails for a missing device before it runs a model on this device."""
         kit.require_engine()
         # The first device is the default, which the other tests use.
-        for device in kit.backend.info.devices[1:]:
-            failed = kit.backend.check_env(kit.backend.Params(device=device)).failed
+        for device, failed in kit.other_devices.items():
             assert failed is None or failed.tier is not Tier.SMOKE, (
                 f"check-env finds the device '{device}', but a tiny model does not run on it: "
                 f"{failed.found}"
+            )
+
+    def test_a_listed_device_shows_itself(self, kit: Kit, tmp_path: Path) -> None:
+        """On another device than the default, the receipt has more than the device's own name.
+
+        A device that check-env finds has a provider, a product name, a driver or details of its
+        own: an engine that ignores the parameter can repeat only the name.
+        """
+        kit.require_engine()
+        usual = kit.wrapper("fixed").receipt
+        here = [device for device, failed in kit.other_devices.items() if failed is None]
+        for device in here:
+            params = {"device": device}
+            deployment = kit.deploy("fixed", tmp_path / device, params=params)
+            receipt = deployment.receipt
+            assert receipt is not None, f"expected a receipt of '{device}', found none"
+            shown = [_SHOWN(each) for each in (usual, receipt)]
+            assert shown[0] != shown[1] or receipt.fallbacks, (
+                f"expected a provider, device_name, driver or details that '{device}' has, and "
+                f"'{usual.device}' has not; found nothing but the name '{receipt.device}'"
             )
 
     def test_a_runtime_that_does_not_import_is_red(

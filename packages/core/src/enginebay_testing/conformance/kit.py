@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import warnings
 from functools import cached_property
@@ -14,12 +14,14 @@ import pytest
 import enginebay as eb
 from enginebay.errors import FallbackError
 from enginebay_testing.command_runs import environment
+from enginebay_testing.conformance.child_process import Child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from enginebay.authors.arrays import Array, NumpyArray
+    from enginebay.environment import Check
     from enginebay_testing.conformance.models import Example
 
 #: Time limit of a test's child process; engines load slowly on a busy machine.
@@ -44,6 +46,8 @@ class Kit:
         self.name = name
         self.folder = folder
         self._path = list(sys.path)  # a copy: importing setuptools adds its vendored packages
+        # Of before the first load, which may change them once and for all.
+        self._variables = dict(os.environ)
         self.installed = self.find_distributions()
         self._artifacts: dict[str, eb.Artifact] = {}
         self._wrappers: dict[str, eb.Wrapper] = {}
@@ -65,6 +69,12 @@ class Kit:
     def environment(self) -> eb.EnvReport:
         """The report of ``check_env``."""
         return self.backend.check_env()
+
+    @cached_property
+    def other_devices(self) -> dict[str, Check | None]:
+        """The first failed check of check-env on each listed device but the default one."""
+        devices = self.backend.info.devices[1:]
+        return {d: self.backend.check_env(self.backend.Params(device=d)).failed for d in devices}
 
     @cached_property
     def engine_modules(self) -> set[str]:
@@ -148,10 +158,14 @@ class Kit:
 
         The artifact's outputs may be wrong: only the conformance tests of numbers report that.
         """
+        from enginebay_testing.conformance.models import NUMBERS
+
         if model not in self._artifacts:
             folder = self.folder / f"artifact-{len(self._artifacts)}"
-            wrong = eb.VerifyOptions(allow_mismatch=True)
-            self._artifacts[model] = self.deploy(model, folder, verify=wrong).artifact
+            options: dict[str, Any] = {"allow_mismatch": True}
+            if model not in NUMBERS:  # its tests compare by themselves
+                options["probes"] = 0
+            self._artifacts[model] = self.deploy(model, folder, verify=options).artifact
         return self._artifacts[model]
 
     def wrapper(self, model: str) -> eb.Wrapper:
@@ -191,27 +205,23 @@ class Kit:
         """Run code in a separate Python process, and return its output on stdout."""
         child = self.start(code, *arguments, **options)
         try:
-            out, err = child.communicate(timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            # The child would outlive the test.
-            child.kill()
-            child.communicate()
-            raise
-        assert child.returncode == 0, f"the child process ended with {child.returncode}:\n{err}"
+            status = child.wait(TIMEOUT_SECONDS)
+        finally:
+            left = child.end_left()
+        out, err = child.read()
+        assert status == 0, f"the child process ended with {status}:\n{err}"
+        assert not left, f"expected no process of the child's, found {', '.join(left)} running"
         return out
 
     def start(
         self, code: str, *arguments: object, env: Mapping[str, str] | None = None, **options: Any
-    ) -> subprocess.Popen[str]:
+    ) -> Child:
         """Start code in a separate Python process, which finds the same plugins as this process."""
-        return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", code, self.name, *map(str, arguments)],
-            env=environment(**(env or {})),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
-        )
+        words = [sys.executable, "-W", "ignore", "-c", code, self.name, *map(str, arguments)]
+        variables = {**self._variables, "PYTHONPATH": environment()["PYTHONPATH"], **(env or {})}
+        folder = self.folder / "children"
+        folder.mkdir(exist_ok=True)
+        return Child(words, variables, folder, **options)
 
     def close(self) -> None:
         """Close every wrapper."""
@@ -230,6 +240,11 @@ def compare(
     comparisons = compare_outputs(expected, found, precision=precision)
     wrong = [f"output '{c.name}': {c.reason}" for c in comparisons if not c.passed]
     assert not wrong, "; ".join(wrong)
+
+
+def expect(what: str, found: object, expected: object) -> None:
+    """Assert that two values are equal, with a message that names both."""
+    assert found == expected, f"{what}: expected {expected!r}, found {found!r}"
 
 
 def error_of(kind: type[Exception], call: Callable[[], object], case: str) -> Exception:

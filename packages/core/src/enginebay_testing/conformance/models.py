@@ -66,6 +66,13 @@ class Twice(nn.Module):
         return torch.cat([x, x], 1)
 
 
+class Triple(nn.Module):
+    """A model that adds its input to its double, in several operations on much data."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 2 * x
+
+
 class Negate(nn.Module):
     """A model that negates its input, which is a tensor without dimensions."""
 
@@ -173,8 +180,8 @@ def build(name: str, *, dynamic: bool) -> Example:
     """Build a reference model, always with the same weights and inputs.
 
     Args:
-        name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or a key
-            of NUMBERS.
+        name: ``pair``, ``pair:empty``, ``fixed``, ``large``, ``names``, ``scalar``,
+            ``twice:DTYPE``, or a key of NUMBERS.
         dynamic: True to make the first dimension dynamic: 1 to LARGEST in ``pair`` and ``twice``,
             from 0 for ``pair:empty``.
     """
@@ -198,6 +205,8 @@ def build(name: str, *, dynamic: bool) -> Example:
         if name == "names":
             inputs = {key: torch.randn(2, 3) for key in ("second", "unused", "first")}
             return Example(Names().eval(), inputs, {})
+        if name == "large":
+            return Example(Triple().eval(), {"x": torch.randn(512, 1024)}, {})
         if name == "scalar":
             return Example(Negate().eval(), {"x": torch.tensor(2.0)}, {})
         fixed = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))

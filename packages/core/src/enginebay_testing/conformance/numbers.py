@@ -11,6 +11,7 @@ import pytest
 import enginebay as eb
 from enginebay.errors import UsageError
 from enginebay.hooks import ConvertRequest
+from enginebay_testing.conformance.kit import expect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +34,19 @@ class NumberLaws:
         artifact = kit.artifact(model)
         verification = artifact.manifest.verification
         assert verification is not None
-        assert artifact.verdict == "verified", verification.summary()
+        expect(f"verdict ({verification.summary()})", artifact.verdict, "verified")
         kit.check(model, kit.wrapper(model), kit.example(model).arrays())
+
+    @pytest.mark.parametrize("model", ["convolutions", "attention", "reductions"])
+    def test_the_same_inputs_give_the_same_numbers(self, kit: Kit, model: str) -> None:
+        """Repeated calls with the same inputs return the same outputs, bit by bit."""
+        wrapper, inputs = kit.wrapper(model), kit.example(model).arrays()
+        first = wrapper(inputs)
+        for number in range(2, 7):
+            for name, value in wrapper(inputs).items():
+                same = value.tobytes() == first[name].tobytes()
+                largest = np.abs(value.astype(float) - first[name]).max()
+                assert same, f"output '{name}': expected equal bits, call {number} is {largest} off"
 
     @pytest.mark.parametrize("ir", ["onnx", "torchscript", "exported_program"])
     def test_every_ir_that_is_listed_is_converted(
@@ -47,7 +59,7 @@ class NumberLaws:
         deployment = kit.deploy("fixed", folder, export=eb.ExportOptions(ir=ir))
         record = deployment.artifact.manifest.ir
         assert record is not None
-        assert (deployment.verdict, record.kind) == ("verified", ir)
+        expect("verdict and IR", (deployment.verdict, record.kind), ("verified", ir))
 
     def test_weights_may_be_beside_the_onnx_file(self, kit: Kit, tmp_path: Path) -> None:
         """An ONNX model with its weights in a second file, as for large models, is verified."""
@@ -62,7 +74,8 @@ class NumberLaws:
         onnx.save(small, path, save_as_external_data=True, location="weights", size_threshold=64)
         inputs = kit.example("convolutions").arrays()
         work_dir = tmp_path / "out"
-        assert eb.deploy(path, inputs, backend=kit.name, work_dir=work_dir).verdict == "verified"
+        deployment = eb.deploy(path, inputs, backend=kit.name, work_dir=work_dir)
+        expect("verdict", deployment.verdict, "verified")
 
     def test_each_precision_gives_its_numbers(
         self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
@@ -121,7 +134,7 @@ class NumberLaws:
                 deployment = kit.deploy(
                     "convolutions", folder / f"out{len(excluded)}", int8_keep=excluded, **options
                 )
-                assert list(deployment.artifact.manifest.kept) == excluded
+                expect("kept nodes", list(deployment.artifact.manifest.kept), excluded)
                 with eb.load(deployment.artifact) as wrapper:
                     outputs.append(wrapper(kit.example("convolutions").arrays()))
             message = f"in {precision}, the outputs are the same if '{names[0]}' is kept in floats"

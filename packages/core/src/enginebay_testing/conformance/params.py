@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import sys
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import enginebay as eb
 from enginebay.authors import declared_fields
 from enginebay.errors import ParamsError
+from enginebay_testing.conformance.kit import expect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from enginebay_testing.conformance.kit import Kit
 
 
@@ -34,13 +41,64 @@ class ParamsLaws:
         parser = argparse.ArgumentParser()
         kit.backend.add_arguments(parser)
         words = [word for name, value in changed.items() for word in _to_arguments(name, value)]
-        assert kit.backend.Params.from_args(parser.parse_args(words)) == params, words
+        expect(" ".join(words), kit.backend.Params.from_args(parser.parse_args(words)), params)
         # As a manifest stores it.
         mapping = json.loads(json.dumps(params.to_mapping()))
-        assert kit.backend.Params.from_mapping(mapping) == params, mapping
+        expect(f"manifest {mapping}", kit.backend.Params.from_mapping(mapping), params)
         config = {"backend_config": {"type": kit.name, **mapping}}
         configured = kit.backend.build_param_from_config(config, work_dir="here")
-        assert configured == params.replace(work_dir="here"), config
+        expect(f"config {config}", configured, params.replace(work_dir="here"))
+
+    def test_every_parameter_is_read(self, kit: Kit) -> None:
+        """The plugin's source reads each documented parameter that core does not read itself."""
+        # The other laws show that core's own fields, and the precision, have an effect.
+        own = {*_list_flags(kit.backend)} - {*eb.BackendParams.__struct_fields__, "precision"}
+        unread = own - {name for file in _find_sources(kit) for name in _find_read_names(file)}
+        assert not unread, (
+            f"expected code that reads each parameter, found none that reads "
+            f"{', '.join(sorted(unread))}"
+        )
+
+    def test_what_depends_on_the_machine_is_bound_to_it(self, kit: Kit) -> None:
+        """With a parameter whose value is ``host`` or ``native``, ``bound_to`` names properties.
+
+        A warning, not a failure: the engine may mean something else by the word.
+        """
+        for name, field in declared_fields(kit.backend.Params).items():
+            for value in {*map(str, field.choices or ()), str(field.default)} & _THIS_MACHINE:
+                params = kit.backend.Params.from_mapping({name: value})
+                if not kit.backend.bound_to(params):
+                    warnings.warn(
+                        f"{name}='{value}': expected bound_to() to return the properties of this "
+                        "machine that the artifact depends on, found none: another machine would "
+                        "load it",
+                        stacklevel=2,
+                    )
+
+
+#: The usual names of compilers for "the machine that compiles".
+_THIS_MACHINE = {"host", "native"}
+
+
+def _find_sources(kit: Kit) -> set[Path]:
+    """Return the source files of the packages that declare the plugin and its parameters."""
+    names = {kit.status.module, *(cls.__module__ for cls in kit.backend.Params.__mro__)}
+    files: set[Path] = set()
+    for name in {name.partition(".")[0] for name in names} - {"enginebay", "msgspec", "builtins"}:
+        module = sys.modules[name]
+        folders = [Path(path) for path in getattr(module, "__path__", ())]
+        files |= {file for folder in folders for file in folder.rglob("*.py")}
+        files |= {Path(module.__file__)} if module.__file__ and not folders else set()
+    return files
+
+
+def _find_read_names(file: Path) -> Iterator[str]:
+    """Yield the attributes that a file's code reads, and its texts, such as those of getattr()."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _list_flags(backend: eb.Backend) -> dict[str, argparse.Action]:

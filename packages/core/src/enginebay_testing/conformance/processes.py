@@ -8,21 +8,19 @@ import logging
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import enginebay as eb
+from enginebay_testing.conformance import child_process
+from enginebay_testing.conformance.child_process import wait_for
+from enginebay_testing.conformance.kit import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from enginebay_testing.conformance.kit import Kit
 
 #: Program: convert an IR several times, then load the artifact.
@@ -78,24 +76,19 @@ _CHANGED = "changed settings: "
 
 #: Program: import the engine's modules, which may change settings; then convert, load and run.
 _SETTINGS = f"""\
-import contextlib, sys, numpy as np, enginebay as eb
+import contextlib, sys, numpy as np, torch, enginebay as eb
 from enginebay_testing.conformance.processes import settings_of_the_process
 _, name, ir, folder, *modules = sys.argv
 for module in modules:
     with contextlib.suppress(ImportError):
         __import__(module)
+torch.set_num_threads(3)  # what a backend would hardly set
 before = settings_of_the_process()
 with eb.load(eb.convert(ir, backend=name, work_dir=folder)) as wrapper:
     wrapper({{each.name: np.zeros(each.dims, each.dtype) for each in wrapper.inputs}})
 after = settings_of_the_process()
 print("{_CHANGED}" + ", ".join(name for name in before if before[name] != after[name]))
 """
-
-#: The environment variable that marks all descendants of a child process.
-_MARK = "ENGINEBAY_CONFORMANCE_RUN"
-
-#: Time limit in seconds for the end of child processes, on a busy machine.
-_PATIENCE = 10.0
 
 
 class ProcessLaws:
@@ -120,7 +113,7 @@ class ProcessLaws:
         new = kit.find_distributions() - kit.installed
         assert not new, f"{', '.join(sorted(new))}: installed by the backend"
         assert _read_files(ir.path.parent) == source, "the IR's folder was changed"
-        assert [path.name for path in folders["out"].iterdir()] == ["artifact"]
+        expect("written", [path.name for path in folders["out"].iterdir()], ["artifact"])
         # The artifact, and core's cache of plugin import trials.
         allowed = (str(folders["out"]), str(folders["home"] / "enginebay"))
         left = [
@@ -131,11 +124,7 @@ class ProcessLaws:
     def test_no_process_is_left(self, kit: Kit, tmp_path: Path) -> None:
         """After converting and loading, no child process is running."""
         _require_proc(kit)
-        mark = uuid.uuid4().hex
-        ir = kit.ir("fixed").path
-        kit.python(_CONVERT, ir, tmp_path / "artifact", 1, env={_MARK: mark})
-        ended = _wait_for(lambda: not _find_marked(mark), seconds=_PATIENCE)
-        assert ended, f"left running: {', '.join(_kill_marked(mark))}"
+        kit.python(_CONVERT, kit.ir("fixed").path, tmp_path / "artifact", 1)
 
     def test_the_process_stays_as_it_was(self, kit: Kit, tmp_path: Path) -> None:
         """Converting, loading and running change no settings and no random state of the process."""
@@ -148,7 +137,7 @@ class ProcessLaws:
         """In a forked process, an inherited wrapper raises an error; closing it does not hang."""
         if not hasattr(os, "fork"):
             kit.skip("this system has no fork")
-        printed = kit.python(_FORK, kit.artifact("fixed").path, _PATIENCE)
+        printed = kit.python(_FORK, kit.artifact("fixed").path, child_process.PATIENCE)
         assert "before the process was forked" in printed, "the inherited wrapper raised no error"
 
     def test_a_kill_leaves_nothing(self, kit: Kit, tmp_path: Path) -> None:
@@ -160,7 +149,7 @@ class ProcessLaws:
             if target.exists():
                 eb.load(target).close()  # raises an error if the artifact is incomplete
         eb.convert(ir, backend=kit.name, work_dir=target, overwrite=True)
-        assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
+        expect("written", [path.name for path in tmp_path.iterdir()], ["artifact"])
 
 
 def settings_of_the_process() -> dict[str, object]:
@@ -177,6 +166,7 @@ def settings_of_the_process() -> dict[str, object]:
         "the log level": logging.getLogger().level,
         "recursion": sys.getrecursionlimit(),
         "NumPy's errors": np.geterr(),
+        "NumPy's print options": np.get_printoptions(),
         "NumPy's random state": str(np.random.get_state()),
         "Python's random state": hash(random.getstate()),
         "torch's random state": torch.get_rng_state().numpy().tobytes(),
@@ -194,26 +184,20 @@ def _read_umask() -> int:
 
 
 def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> None:
-    mark = uuid.uuid4().hex
     before = set(target.parent.iterdir())
     # So many conversions that the child is still converting when it is killed.
-    with kit.start(_CONVERT, ir, target, 1000, env={_MARK: mark}) as child:
-        # The folder of a partial artifact shows that the conversion has begun.
-        _wait_for(
-            lambda: _is_staged(target.parent, before) or child.poll() is not None, seconds=120
-        )
-        time.sleep(seconds)
-        child.kill()
-        # Descendants may need a moment to notice that their parent was killed.
-        ended = _wait_for(lambda: not _find_marked(mark), seconds=_PATIENCE)
-        left = "" if ended else ", ".join(_kill_marked(mark))
-        try:
-            _, stderr = child.communicate(timeout=_PATIENCE)
-        except subprocess.TimeoutExpired:
-            # The pipe is open, so that a process without the mark must still hold it.
-            left, stderr = "a process without the environment of the killed one", ""
-    assert not left, f"left running: {left}"
-    assert child.returncode == -signal.SIGKILL, stderr
+    child = kit.start(_CONVERT, ir, target, 1000)
+    # The folder of a partial artifact shows that the conversion has begun.
+    wait_for(
+        lambda: _is_staged(target.parent, before) or child.process.poll() is not None, seconds=120
+    )
+    time.sleep(seconds)
+    child.process.kill()
+    status = child.process.wait()
+    # Descendants may need a moment to notice that their parent was killed.
+    left = child.end_left()
+    assert not left, f"expected no process of the killed one's, found {', '.join(left)} running"
+    expect(f"exit status ({child.read()[1].strip()})", status, -signal.SIGKILL)
 
 
 def _require_proc(kit: Kit) -> None:
@@ -227,36 +211,3 @@ def _read_files(folder: Path) -> dict[str, bytes]:
 
 def _is_staged(folder: Path, before: set[Path]) -> bool:
     return any(path.is_dir() for path in folder.iterdir() if path not in before)
-
-
-def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
-
-
-def _kill_marked(mark: str) -> list[str]:
-    """Kill the processes that :func:`_find_marked` returns, and return the same list."""
-    processes = _find_marked(mark)
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(int(process.partition(" ")[0]), signal.SIGKILL)
-    return processes
-
-
-def _find_marked(mark: str) -> list[str]:
-    """Return ``pid command`` of each process whose environment variable ``_MARK`` is ``mark``."""
-    processes = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        try:
-            if f"{_MARK}={mark}".encode() in (folder / "environ").read_bytes():
-                command = (folder / "cmdline").read_bytes().split(b"\0")
-                processes.append(f"{folder.name} {command[0].decode(errors='replace')}")
-        except OSError:  # the process has ended, or belongs to another user
-            continue
-    return processes

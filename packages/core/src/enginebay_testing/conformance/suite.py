@@ -70,6 +70,23 @@ class Conformance(
         apply_opt_outs(cls, {law.name: getattr(Conformance, law.name) for law in laws()})
 
 
+#: The laws of ``--quick``, of each family those that most new plugins break.
+QUICK = frozenset(
+    (
+        "test_it_says_what_it_is",
+        "test_loading_imports_no_engine",
+        "test_every_flag_is_a_documented_field",
+        "test_every_parameter_is_read",
+        "test_green_means_that_it_runs",
+        "test_names_and_order_are_the_models",
+        "test_any_strides_will_do",
+        "test_what_was_returned_never_changes",
+        "test_calls_may_overlap",
+        "test_a_moved_artifact_runs_in_another_process",
+    )
+)
+
+
 class Law(NamedTuple):
     """Name and requirement of a conformance test, for tables and the documentation.
 

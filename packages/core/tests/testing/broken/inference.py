@@ -116,7 +116,7 @@ BROKEN = {
     "it frees copies that the engine still reads": Broken(
         "test_any_strides_will_do",
         "with strided, read-only arrays of the same values, "
-        'the engine returns different outputs: "zulu"',
+        'the engine returns different outputs: "sum"',
         """
         def execute(self, feed):
             copies = {}
@@ -172,7 +172,7 @@ BROKEN = {
     ),
     "its calls share a buffer": Broken(
         "test_calls_may_overlap",
-        "of 200 calls returned wrong numbers",
+        "expected no wrong numbers, found them in .* of 200 calls",
         """
         concurrent = True
 
@@ -181,6 +181,22 @@ BROKEN = {
             self.feed = feed
             time.sleep(0.001)
             return super().execute(self.feed)
+        """,
+    ),
+    "its calls copy into one buffer": Broken(
+        "test_calls_may_overlap",
+        "expected no wrong numbers, found them in .* of .* calls",
+        """
+        class Wrapper(Wrapper):
+            concurrent = True
+            buffers = {}
+
+            def execute(self, feed):
+                import numpy as np
+                for name, x in feed.items():
+                    buffer = self.buffers.setdefault((name, x.shape), np.empty_like(x))
+                    buffer[...] = x
+                return super().execute({k: self.buffers[k, x.shape] for k, x in feed.items()})
         """,
     ),
     "it checks no input": Broken(
@@ -194,14 +210,14 @@ BROKEN = {
     ),
     "it runs on another device than it says": Broken(
         "test_the_receipt_says_what_runs",
-        "gpu",
+        "expected a device of cpu, found 'gpu'",
         """
         receipt = property(lambda self: eb.Receipt(engine="mine 0", device="gpu"))
         """,
     ),
     "its receipt names no engine": Broken(
         "test_the_receipt_says_what_runs",
-        "assert ''",
+        "expected the engine's name and version, found ''",
         """
         receipt = property(lambda self: eb.Receipt(engine="", device="cpu"))
         """,
@@ -322,7 +338,7 @@ BROKEN = {
     ),
     "its receipt names a precision that it does not list": Broken(
         "test_the_receipt_says_what_runs",
-        "bf16",
+        "expected a precision of fp32, found 'bf16'",
         """
         receipt = property(lambda self: eb.Receipt(engine="mine 0", device="cpu", precision="bf16"))
         """,

@@ -202,4 +202,17 @@ BROKEN = {
         """,
         {"model": "convolutions"},
     ),
+    "it adds noise that no tolerance sees": Broken(
+        "test_the_same_inputs_give_the_same_numbers",
+        "expected equal bits, call 2 is .*e-.* off",
+        """
+        class Wrapper(Wrapper):
+            def execute(self, feed):
+                import numpy as np
+                noise = np.random.default_rng()
+                return [y + noise.normal(0, 2e-6, y.shape).astype(y.dtype)
+                        for y in super().execute(feed)]
+        """,
+        {"model": "convolutions"},
+    ),
 }

@@ -182,4 +182,49 @@ BROKEN = {
             return {"node": "no"}
         """,
     ),
+    "it ignores the device, and repeats its name": Broken(
+        "test_a_listed_device_shows_itself",
+        "found nothing but the name 'vulkan'",
+        """
+        INFO["devices"] = ("cpu", "vulkan")
+
+        class Wrapper(Wrapper):
+            def __init__(self, request):
+                super().__init__(request)
+                self.device = request.params.device
+
+            @property
+            def receipt(self):
+                return eb.Receipt(engine=super().receipt.engine, device=self.device)
+        """,
+    ),
+    "nothing reads a parameter": Broken(
+        "test_every_parameter_is_read",
+        "found none that reads lanes",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            '''Parameters.
+
+            Args:
+                gain: A factor.
+                lanes: The number of lanes.
+            '''
+
+            lanes: int = 1
+        """,
+    ),
+    "its target is this machine, and it is bound to none": Broken(
+        "test_what_depends_on_the_machine_is_bound_to_it",
+        "target='native': expected bound_to",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            '''Parameters.
+
+            Args:
+                target: The processor.
+            '''
+
+            target: str = "native"
+        """,
+    ),
 }
