@@ -102,6 +102,28 @@ def test_an_annotation_is_where_the_reason_is_or_the_function_is(
     ]
 
 
+def test_a_syntax_error_is_annotated_at_its_line(folder: Path) -> None:
+    write_error(folder / "ncnn.json", "refused", "deploy", "models/net.py:build")
+    for text, line in (("x = 1\ndef build(:\n", 2), ("x = 1\n\0", 1)):
+        (folder / "models" / "net.py").write_text(text)
+        (found,) = annotations("ncnn.json")
+        assert found.startswith(f"::error file=models/net.py,line={line},")
+
+
+@pytest.mark.parametrize("document", ['{"error": {"message": 3}}', '{"error": {}}'])
+def test_a_damaged_error_is_refused(folder: Path, document: str) -> None:
+    (folder / "a.json").write_text(document)
+    with pytest.raises(UsageError, match=r"^'a\.json' is damaged: "):
+        lab.report("a.json")
+
+
+def test_a_damaged_command_is_refused(folder: Path) -> None:
+    text = '{"error": {"message": "no"}, "command": "enginebay deploy \'net"}'
+    (folder / "a.json").write_text(text)
+    with pytest.raises(UsageError, match=r"^'a\.json' is damaged: No closing quotation"):
+        lab.report("a.json")
+
+
 def test_a_file_counts_from_the_checkout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_error(folder / "models" / "a.json", "at net.py:7", "deploy", "net.py:build")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -162,7 +163,8 @@ def _read_head(path: Path, data: bytes) -> _DocumentHead:
 def _read_failure(path: Path, data: bytes) -> FailedDeployment:
     try:
         document = decode_json(data, _FailureDocument)
-    except msgspec.DecodeError as err:
+        shlex.split(document.command)
+    except (msgspec.DecodeError, ValueError) as err:
         raise UsageError(f"'{path}' is damaged: {err}") from err
     error = document.error
     if not document.command.startswith("enginebay deploy "):

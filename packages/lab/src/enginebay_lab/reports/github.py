@@ -148,7 +148,12 @@ def _find_function(model: str) -> tuple[Path, int] | None:
         return None
     if match is None:
         return file, 1
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError as err:
+        return file, err.lineno or 1
+    except ValueError:  # a null byte
+        return file, 1
     lines = [node.lineno for node in tree.body if getattr(node, "name", "") == match[2]]
     return file, lines[-1] if lines else 1
 
