@@ -146,7 +146,7 @@ def test_inputs_that_were_not_traced_are_dropped(exported_bert: Any) -> None:
 def test_tuple_is_returned_on(engine: str, bert: Any) -> None:
     inputs = {**padded(2, 7), "return_dict": False}
     with torch.no_grad():
-        check_equal(export(bert, inputs, engine=engine)(**inputs), bert(**inputs))
+        check_equal(export(bert, inputs, backend=engine)(**inputs), bert(**inputs))
 
 
 def test_images_are_classified_on_openvino_in_any_batch() -> None:
@@ -154,7 +154,7 @@ def test_images_are_classified_on_openvino_in_any_batch() -> None:
     config = transformers.ViTConfig(**SMALL, intermediate_size=24, image_size=8, patch_size=4)
     model = transformers.ViTForImageClassification(config).eval()
     exported = export(
-        model, {"pixel_values": torch.rand(2, 3, 8, 8)}, engine="openvino", dynamic=True
+        model, {"pixel_values": torch.rand(2, 3, 8, 8)}, backend="openvino", dynamic=True
     )
     assert [spec.describe() for spec in exported.program.inputs] == [
         "pixel_values float32[batch, 3, 8, 8]"
@@ -375,7 +375,7 @@ def test_mismatch_ends_as_it_does_in_deploy(bert: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"engine": "opnvino"}, BackendNotFoundError, "no backend 'opnvino' is installed"),
+        ({"backend": "opnvino"}, BackendNotFoundError, "no backend 'opnvino' is installed"),
         ({"precision": "fp17"}, ParamsError, "'fp17' does not fit OnnxruntimeParams.precision"),
         ({"verify": {"rtoll": 1}}, ParamsError, "VerifyOptions got 'rtoll'"),
         ({"params": {"devise": "cpu"}}, ParamsError, "'devise'"),
@@ -403,7 +403,7 @@ def test_config_of_another_exporter_is_refused(bert: Any) -> None:
 
 
 def test_config_may_be_a_dict() -> None:
-    config = AutoExportConfig.from_dict({"export_format": "enginebay", "engine": "openvino"})
+    config = AutoExportConfig.from_dict({"export_format": "enginebay", "backend": "openvino"})
     assert config == EnginebayConfig(backend="openvino")
 
 
