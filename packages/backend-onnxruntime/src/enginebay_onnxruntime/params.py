@@ -10,7 +10,7 @@ import enginebay as eb
 from enginebay.errors import ParamsError
 
 Threads = Annotated[int, msgspec.Meta(ge=0)]
-Size = Annotated[int, msgspec.Meta(ge=1)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class OnnxruntimeParams(eb.BackendParams):
