@@ -17,6 +17,21 @@ def _runs_while_converting(command: str) -> str:
         """
 
 
+def _does_at_each_new_size(code: str) -> str:
+    """The source of a wrapper that runs code in the first call with each shape."""
+    return f"""
+        class Wrapper(Wrapper):
+            sizes = set()
+
+            def execute(self, feed):
+                shape = next(iter(feed.values())).shape
+                if shape not in self.sizes:
+                    self.sizes.add(shape)
+                    {code}
+                return super().execute(feed)
+        """
+
+
 BROKEN = {
     "its artifact needs the IR's file": Broken(
         "test_a_moved_artifact_runs_in_another_process",
@@ -354,46 +369,16 @@ BROKEN = {
     "it compiles for each size": Broken(
         "test_a_new_size_is_not_compiled_at_the_call",
         "expected the first call with a size to take about",
-        """
-        class Wrapper(Wrapper):
-            sizes = set()
-
-            def execute(self, feed):
-                shape = next(iter(feed.values())).shape
-                if shape not in self.sizes:
-                    self.sizes.add(shape)
-                    import time; time.sleep(0.3)
-                return super().execute(feed)
-        """,
+        _does_at_each_new_size("import time; time.sleep(0.3)"),
     ),
     "it starts a compiler for each size": Broken(
         "test_a_new_size_is_not_compiled_at_the_call",
         "found the processes subprocess.Popen",
-        """
-        class Wrapper(Wrapper):
-            sizes = set()
-
-            def execute(self, feed):
-                shape = next(iter(feed.values())).shape
-                if shape not in self.sizes:
-                    self.sizes.add(shape)
-                    import subprocess; subprocess.run(["true"], check=True)
-                return super().execute(feed)
-        """,
+        _does_at_each_new_size('import subprocess; subprocess.run(["true"], check=True)'),
     ),
     "it writes a file for each size": Broken(
         "test_a_new_size_is_not_compiled_at_the_call",
         "found the files",
-        """
-        class Wrapper(Wrapper):
-            sizes = set()
-
-            def execute(self, feed):
-                shape = next(iter(feed.values())).shape
-                if shape not in self.sizes:
-                    self.sizes.add(shape)
-                    import tempfile; tempfile.mkstemp()
-                return super().execute(feed)
-        """,
+        _does_at_each_new_size("import tempfile; tempfile.mkstemp()"),
     ),
 }
