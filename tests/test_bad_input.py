@@ -181,7 +181,7 @@ def test_empty_work_dir_is_accepted(cli: Run, here: Path) -> None:
 
 
 def test_work_dir_is_checked_before_the_model(cli: Run, artifact: Path) -> None:
-    ran = cli("deploy", "no_such_file.py:build", *DEPLOY)
+    ran = cli("deploy", "models.py:raising", *DEPLOY)
     assert "exists and contains an artifact" in ran.err
 
 
@@ -629,13 +629,13 @@ def test_error_at_the_largest_size_names_that_size(cli: Run, here: Path) -> None
         ),
         (
             "broken.py:x",
-            "import json.absent\n",
+            "import json.absent\nx = 1\n",
             "importing 'broken.py' raised ModuleNotFoundError: No module named 'json.absent'",
             None,
         ),
         (
             "broken.py:x",
-            "raise SystemExit(3)\n",
+            "raise SystemExit(3)\nx = 1\n",
             "importing 'broken.py' raised SystemExit: 3",
             None,
         ),

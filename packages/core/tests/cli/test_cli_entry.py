@@ -554,6 +554,7 @@ def test_listing_backends_imports_no_plugin_and_nothing_heavy(loopback: str) -> 
         ("missing.onnx",),
         ("net.py:build", "--weights", "none.pt"),
         ("net.py:build", "--input", "x=1x3x"),
+        ("net.py:Net",),
         ("net.py:build", "--exporter", "dynamoo"),
         ("net.py:build", "--devise", "cpu"),
     ],

@@ -42,12 +42,15 @@ def read_model(args: Namespace) -> str:
 
     Raises:
         ModelSourceError: The name is wrong, as far as that is visible without importing torch.
+        InputError: The name is that of a module's class, and there is no flag with its inputs.
     """
     from enginebay.sources import check_source, name_weights
 
     model = name_weights(args.model, pretrained=args.pretrained, file=args.weights)
-    if not getattr(args, "config", None):  # in which the model may have no scheme
-        check_source(model, Path())
+    # With a config, the name may be a codebase's; find_model knows more about other names.
+    if not getattr(args, "config", None) and model.partition(":")[0].endswith(".py"):
+        given = ("inputs", "data", "input_shapes", "min_shapes", "max_shapes")
+        check_source(model, Path(), has_inputs=any(getattr(args, name, None) for name in given))
     return model
 
 

@@ -12,6 +12,7 @@ from enginebay.params import format_dims, name_shapes, resolve_profiles
 from enginebay.sources import (
     describe_script_inputs,
     forward_parameters,
+    no_example_error,
     required_parameters,
 )
 from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize, suggest_inputs
@@ -171,8 +172,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
                 f"{message}; it takes {forward_parameters(source.module)}",
                 hint=f"pass them with your own sizes: {suggest_inputs(specs)}",
             )
-        hint = "pass --input NAME=1x3x224x224, or let the model's callable return (model, inputs)"
-        raise InputError(message, hint=hint)
+        raise no_example_error(source.description)
     dtypes = {spec.name: spec.dtype for spec in known}
     return {
         name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses None

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from enginebay.sources.function_models import FunctionModel as FunctionModel
     from enginebay.sources.named_weights import name_weights as name_weights
     from enginebay.sources.plugin_sources import find_model as find_model
-    from enginebay.sources.source_check import check_source as check_source
+    from enginebay.sources.source_check import (
+        check_source as check_source,
+        no_example_error as no_example_error,
+    )
     from enginebay.sources.source_options import (
         Options as Options,
         image_size as image_size,
@@ -46,7 +49,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "sources.function_models": "FunctionModel",
         "sources.named_weights": "name_weights",
         "sources.plugin_sources": "find_model",
-        "sources.source_check": "check_source",
+        "sources.source_check": "check_source no_example_error",
         "sources.source_options": "Options image_size read_options",
         "sources.sources": "ModelSource",
         "sources.weights": (

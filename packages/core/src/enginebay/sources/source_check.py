@@ -8,7 +8,14 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from enginebay.errors import ModelSourceError, check_text, missing_file, nearest
+from enginebay.errors import (
+    InputError,
+    ModelSourceError,
+    check_text,
+    missing_file,
+    nearest,
+    one_line,
+)
 from enginebay.named_objects import missing_attribute, missing_module
 from enginebay.plugins import contributed, known_packages
 from enginebay.sources.named_weights import split_weights
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def check_source(text: str, folder: Path, codebase: str = "") -> None:
+def check_source(text: str, folder: Path, codebase: str = "", *, has_inputs: bool = True) -> None:
     """Check a model's name as far as possible without running the model's code.
 
     Args:
@@ -30,10 +37,12 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
             installed only on another machine.
         folder: The folder in which relative paths and modules are searched.
         codebase: The codebase in a config, to which names without scheme belong.
+        has_inputs: False if the model must have example inputs, which a module's class has not.
 
     Raises:
         ModelSourceError: The text is not a model's name, or names a missing file, module or
             attribute.
+        InputError: The model has no example inputs, and ``has_inputs`` is False.
     """
     check_text(text)
     text, requested = split_weights(text)
@@ -57,12 +66,18 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
     if left.endswith(".py") or "/" in left:
         if not (folder / left).is_file():
             raise missing_file(left, folder)
-        _check_attribute(folder / left, text)
+        _check_attribute(folder / left, text, has_inputs=has_inputs)
     elif not _is_module(left, folder):
         error = missing_module(left, left, folder)
         if close := nearest(left, schemes):
             error.hint = f"did you mean '{close}:{attribute}'?"
         raise error
+
+
+def no_example_error(model: str) -> InputError:
+    """Return the error about a model without example inputs, of which nothing else is known."""
+    hint = "pass --input NAME=1x3x224x224, or let the model's callable return (model, inputs)"
+    return InputError(f"'{model}' has no example inputs", hint=hint)
 
 
 def _is_module(name: str, folder: Path) -> bool:
@@ -87,13 +102,18 @@ def _find_installed(top: str) -> ModuleSpec | None:
         return None
 
 
-def _check_attribute(path: Path, text: str) -> None:
+def _check_attribute(path: Path, text: str, *, has_inputs: bool) -> None:
     """Raise if a file does not define the attribute in a model's name; the file is not run."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(path.read_bytes(), path.name)
     except (SyntaxError, ValueError) as err:  # ValueError: the file contains a null byte
-        reason = err.msg if isinstance(err, SyntaxError) else str(err)
-        raise ModelSourceError(f"'{text}' cannot be imported: {reason}") from err
+        file = text.rpartition(":")[0]
+        raise ModelSourceError(f"importing '{file}' raised {one_line(err)}") from err
+    attribute = text.rpartition(":")[2]
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == attribute]
+    bases = [ast.unparse(base) for each in classes for base in each.bases]
+    if not has_inputs and {"nn.Module", "torch.nn.Module"} & {*bases}:
+        raise no_example_error(text)
     names = set(_bound_names(tree.body))
     if names & {"*", "__getattr__"} or any(
         isinstance(node, ast.Name) and node.id in ("globals", "exec") for node in ast.walk(tree)
