@@ -1,6 +1,6 @@
 """``python -m tests.scaffold``: test new packages of third parties, installed from wheels.
 
-One is a backend by ``new-backend``; the other has the command of the docs and a metric.
+Two are backends by ``new-backend``; the third has the command of the docs and a metric.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 
 #: Arguments for the kit, whose environment is inside this repository: skip its conftest.py.
 KIT = ("--noconftest", "--backend", "frobnicator")
+
+PACKAGES = ("enginebay-frobnicator", "enginebay-compilator", "my-package")
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -77,12 +79,17 @@ def main() -> None:
     reports = str(Path("build", "conformance").resolve())
     with TemporaryDirectory() as folder:
         package = Path(folder, "enginebay-frobnicator")
-        _run("pip", "uninstall", "-q", "-y", "enginebay-frobnicator", "my-package", folder=folder)
+        _run("pip", "uninstall", "-q", "-y", *PACKAGES, folder=folder)
         _run("enginebay", "new-backend", "frobnicator", folder=folder)
         _run("pip", "install", "-q", "--no-deps", str(package), folder=folder)
         pytest = ("pytest", "-c", "pyproject.toml", "-W", "error")
         _run(*pytest, "--conformance-report", reports, folder=package)
         _run(*pytest, *KIT, "-k", "installed or numbers or scalars", folder=package)
+        _run("enginebay", "new-backend", "compilator", "--compiler", folder=folder)
+        compiler = Path(folder, "enginebay-compilator")
+        _run("pip", "install", "-q", "--no-deps", str(compiler), folder=folder)
+        _run(*pytest, folder=compiler)
+        _run("pip", "uninstall", "-q", "-y", "enginebay-compilator", folder=folder)
         tool = _write_tool(Path(folder, "my-package"))
         _run("pip", "install", "-q", "--no-deps", str(tool), folder=folder)
         _run(*pytest, folder=tool)

@@ -17,7 +17,7 @@ SOURCES = sorted(
     {
         *ROOT.glob("packages/*/src/**/*.py"),
         *ROOT.glob("examples/**/*.py"),
-        *CORE.glob("src/**/template/src/**/*.py.in"),  # written by new-backend
+        *CORE.glob("src/**/template*/src/**/*.py.in"),  # written by new-backend
     }
     - set(CORE.glob("src/enginebay/**/*.py"))
 )

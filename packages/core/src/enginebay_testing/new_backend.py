@@ -15,21 +15,29 @@ from enginebay.errors import ArtifactExistsError, BackendNotFoundError, UsageErr
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-EXAMPLES = ("enginebay new-backend myengine",)
+EXAMPLES = ("enginebay new-backend myengine", "enginebay new-backend myengine --compiler")
 
 _TEMPLATE = Path(__file__).with_name("template")
+
+#: The files of a compiler; those of the same name replace the template's.
+_COMPILER = Path(__file__).with_name("template_compiler")
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's arguments."""
-    parser.usage = "enginebay new-backend NAME [--json]"
+    parser.usage = "enginebay new-backend NAME [--compiler] [--json]"
     parser.add_argument("name", metavar="NAME", help="the name of the new backend")
+    parser.add_argument(
+        "--compiler",
+        action="store_true",
+        help="for an engine that compiles models ahead of time, and knows tensors by position",
+    )
 
 
 def run(args: Namespace) -> int:
     """Write the package into ``enginebay-NAME``, and print the next command to run; return 0."""
-    files = [path.as_posix() for path in write_package(args.name)]
+    files = [path.as_posix() for path in write_package(args.name, compiler=args.compiler)]
     if args.json:
         print_json({"backend": args.name, "files": files})
         return 0
@@ -39,12 +47,13 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def write_package(name: str, parent: str | Path = ".") -> list[Path]:
+def write_package(name: str, parent: str | Path = ".", *, compiler: bool = False) -> list[Path]:
     """Write the package ``enginebay-NAME`` into a folder of the same name.
 
     Args:
         name: The backend's name: ``myengine``.
         parent: The folder that will contain the package.
+        compiler: True for an ahead-of-time compiler with an importer, modules and positional names.
 
     Returns:
         The paths of the files, starting with ``pyproject.toml``.
@@ -58,18 +67,26 @@ def write_package(name: str, parent: str | Path = ".") -> list[Path]:
     folder = Path(parent) / f"enginebay-{name}"
     if folder.exists():
         raise ArtifactExistsError(f"'{folder}' exists", hint="choose another name")
+    sources = _list_templates(_TEMPLATE) | (_list_templates(_COMPILER) if compiler else {})
     paths = []
-    for source in sorted(_TEMPLATE.rglob("*")):
-        # The suffix .in prevents imports and tests of the template's Python files.
-        if source.is_file() and source.suffix in (".in", ".typed"):
-            target = folder / _replace_names(source.relative_to(_TEMPLATE).as_posix(), name)
-            target = target.with_suffix("") if source.suffix == ".in" else target
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(
-                _replace_names(source.read_text(encoding="utf-8"), name), encoding="utf-8"
-            )
-            paths.append(target)
-    return sorted(paths, key=lambda path: path.name != "pyproject.toml")
+    for relative, source in sources.items():
+        target = folder / _replace_names(relative, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8")
+        target.write_text(_replace_names(text, name), encoding="utf-8")
+        paths.append(target)
+    # pyproject.toml first, and the rest by name, from whichever template.
+    return sorted(paths, key=lambda path: (path.name != "pyproject.toml", path))
+
+
+def _list_templates(root: Path) -> dict[str, Path]:
+    """Return the files of a template by the path in the new package."""
+    # The suffix .in prevents imports and tests of the template's Python files.
+    return {
+        source.relative_to(root).as_posix().removesuffix(".in"): source
+        for source in root.rglob("*")
+        if source.is_file() and source.suffix in (".in", ".typed")
+    }
 
 
 def _check_name(name: str) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
+import enginebay as eb
 from enginebay.cli import main
 from enginebay.environment import install_command
-from enginebay.errors import ArtifactExistsError, UsageError
+from enginebay.errors import ArtifactError, ArtifactExistsError, UsageError
 from enginebay.plugins import discovery
 from enginebay_testing import temporary_backend
 from enginebay_testing.new_backend import write_package
+
+FLOAT = onnx.TensorProto.FLOAT
 
 
 def code_lines(text: str) -> int:
@@ -49,6 +55,52 @@ def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
     assert 'name = "enginebay-fast-engine_2"' in project
     assert 'fast-engine_2 = "enginebay_fast_engine_2.plugin"' in project
     assert any("class FastEngine2Wrapper(eb.Wrapper):" in text for text in texts)
+
+
+def test_a_compiler_has_an_importer_a_compiler_and_a_runtime(tmp_path: Path) -> None:
+    files = write_package("fast-engine_2", tmp_path, compiler=True)
+    plain = write_package("plain", tmp_path)
+    own = {path.name: path.read_text(encoding="utf-8") for path in files if path.suffix == ".py"}
+    assert own.keys() - {path.name for path in plain} == {
+        *("compiler.py", "importer.py", "runtime.py")
+    }
+    assert len(files) == len(set(files)) == len(plain) + 3
+    assert not [path for path in files if "myengine" in path.read_text(encoding="utf-8").lower()]
+    assert sum(map(code_lines, own.values())) < 180
+    assert '"enginebay_fast_engine_2.compiler:compile_module"' in own["convert.py"]
+
+
+def test_the_compiler_runs_by_position_and_its_modules_know_no_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_package("positional", tmp_path, compiler=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "enginebay-positional" / "src"))
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Sub", ["b", "a"], ["d"]), helper.make_node("Neg", ["d"], ["c"])],
+            "g",
+            [helper.make_tensor_value_info(name, FLOAT, ["n"]) for name in ("b", "a")],
+            [helper.make_tensor_value_info(name, FLOAT, ["n"]) for name in ("d", "c")],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    arrays = {"a": np.array([1, 2], "f4"), "b": np.array([10, 20], "f4")}
+    with temporary_backend("positional", "enginebay_positional.plugin"):
+        backend = eb.get_backend("positional")
+        (module,) = backend.to_backend(tmp_path / "model.onnx", work_dir=str(tmp_path))
+        with backend.build_wrapper(work_dir=str(tmp_path)) as wrapper:
+            results = wrapper(arrays)
+        assert list(results) == ["d", "c"]
+        assert results["d"].tolist() == [9, 18]
+        assert results["c"].tolist() == [-9, -18]
+        module.with_name("model.module.tensors.json").unlink()
+        with pytest.raises(ArtifactError, match="so its tensors have no names") as caught:
+            backend.build_wrapper(work_dir=str(tmp_path))
+        assert caught.value.hint == (
+            "convert the model: enginebay deploy model.onnx --backend positional"
+        )
 
 
 @pytest.mark.parametrize("name", ["", "3d", "My", "my engine", "my/engine", "-my", "my-", "é"])
