@@ -121,7 +121,7 @@ def test_strict_mode_refuses_nodes_that_fall_back_to_the_cpu(load):
     assert "explicitly disabled by the user" in str(raised.value)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:1", "", "CUDA"])
+@pytest.mark.parametrize("device", ["tpu", "cuda:", "cuda:x", "cuda:-1", "cpu:1", "", "CUDA"])
 def test_an_unknown_device_is_refused_before_anything_is_loaded(device):
     with pytest.raises(ParamsError) as raised:
         OnnxruntimeParams(device=device)

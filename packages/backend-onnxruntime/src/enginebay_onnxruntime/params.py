@@ -79,7 +79,8 @@ class OnnxruntimeParams(eb.BackendParams):
     def __post_init__(self) -> None:
         """Check the device too, before anything is built."""
         super().__post_init__()
-        if not self.providers:  # that of a package may have other devices
+        # That of a package may have other devices, and check-env names what npu and gpu lack.
+        if not self.providers and self.device.partition(":")[0] not in ("npu", "gpu"):
             self.check_device()
 
     def check_device(self) -> None:
