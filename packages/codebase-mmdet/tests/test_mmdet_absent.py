@@ -103,3 +103,23 @@ def test_other_models_get_no_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, f"enginebay_mmdet.{name}", raising=False)
     request = RewritersRequest(backend="onnxruntime", ir="onnx")
     assert list(plugin.rewriters(request)) == []
+
+
+def test_config_check_refuses_the_keys_that_deploy_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("enginebay_mmdet.library.find_spec", lambda name: None)
+    config = tmp_path / "mine.py"
+    keys = "export_postprocess_mask=False, iou_threshold=0.5"
+    config.write_text(f"codebase_config = dict(type='mmdet', post_processing=dict({keys}))")
+    ran = call_command(capfd, "config", "check", str(config))
+    assert ran.code == 1
+    problem = "codebase_config.post_processing: 'export_postprocess_mask' is not a known key"
+    assert ran.out.startswith(f"{config}:1:1: {problem}; available: ")
+    config.write_text("codebase_config = dict(type='mmdet', model_type='end2edn')")
+    assert (
+        "'end2edn' is not a model_type of mmdet"
+        in call_command(capfd, "config", "check", str(config)).out
+    )
+    config.write_text("codebase_config = dict(type='mmdet', task='ObjectDetection')")
+    assert call_command(capfd, "config", "check", str(config)).code == 0

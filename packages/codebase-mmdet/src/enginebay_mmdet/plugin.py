@@ -22,6 +22,14 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 
 @eb.hookimpl
+def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return the function that checks the ``codebase_config`` of mmdet, without mmdet."""
+    from enginebay_mmdet.source import check_section
+
+    return {"mmdet": check_section}
+
+
+@eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriters of detectors; an empty set if this process has built no detector."""
     # Otherwise every export would report rewriters that never fired.

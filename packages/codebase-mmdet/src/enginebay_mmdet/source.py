@@ -37,6 +37,7 @@ TASK = "ObjectDetection"
 _DEFAULT_ROWS = 100
 #: Modules and suppressions of ``mmcv.ops`` that can be exported; the attention is pure Python.
 _REPLACED_OPERATORS = {"RoIAlign", "MultiScaleDeformableAttention", "nms"}
+_MODEL_TYPES = ("end2end", "ncnn_end2end")
 _OWN_KEYS = ("model_type", "post_processing")
 #: The keys of ``post_processing`` in MMDeploy's configs, and whether they have an effect.
 _POST_PROCESSING = {
@@ -63,6 +64,17 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
         ModelSourceError: The detector does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmdet is missing or cannot be imported.
     """
+    options, own_options = check_section(request)
+    with quiet():  # mmdet prints each missing optional package
+        return _build_detector(request, options, own_options, import_library())
+
+
+def check_section(request: ModelRequest) -> tuple[Options, dict[str, Any]]:
+    """Check ``codebase_config``; return the options of every codebase, and mmdet's own.
+
+    Raises:
+        ModelSourceError: A key is unknown, or a value is wrong for any detector.
+    """
     section = dict(request.codebase_config)
     own_options = {name: section.pop(name) for name in _OWN_KEYS if name in section}
     options = read_options(msgspec.structs.replace(request, codebase_config=section))
@@ -73,8 +85,13 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
             hint="download the checkpoint from the model zoo and use --weights FILE",
         )
     _check_post_processing(own_options.get("post_processing", {}))
-    with quiet():  # mmdet prints each missing optional package
-        return _build_detector(request, options, own_options, import_library())
+    kind = own_options.get("model_type", _MODEL_TYPES[0])
+    if kind not in _MODEL_TYPES:
+        raise ModelSourceError(
+            f"codebase_config.model_type: '{kind}' is not a model_type of mmdet; available: "
+            f"{', '.join(_MODEL_TYPES)}"
+        )
+    return options, own_options
 
 
 def _build_detector(
@@ -116,11 +133,6 @@ def _wrap_network(network: BaseDetector, rows: int, kind: str) -> nn.Module:
         from enginebay_mmdet.detector import Detector
 
         return Detector(network, rows)
-    if kind != "ncnn_end2end":
-        raise ModelSourceError(
-            f"codebase_config.model_type: '{kind}' is not a model_type of mmdet; available: "
-            "end2end, ncnn_end2end"
-        )
     if not isinstance(network, SingleStageDetector):
         raise ModelSourceError(
             "codebase_config.model_type: 'ncnn_end2end' is for single-stage detectors, but the "

@@ -22,6 +22,14 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 
 @eb.hookimpl
+def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return the function that checks the ``codebase_config`` of mmpretrain, without mmpretrain."""
+    from enginebay_mmpretrain.source import check_section
+
+    return {"mmpretrain": check_section, "mmcls": check_section}
+
+
+@eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriter of classifiers; an empty set if this process has built no classifier."""
     # Otherwise every export would report a rewriter that never fired.

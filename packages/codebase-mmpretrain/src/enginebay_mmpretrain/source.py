@@ -47,8 +47,7 @@ def build_classifier(
         ModelSourceError: The classifier does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmpretrain is missing or cannot be imported.
     """
-    options = read_options(request)
-    _check_task(options.task)
+    options = check_section(request)
     with quiet():  # mmpretrain prints each missing optional package
         return _build_classifier(request, options, import_library())
 
@@ -84,10 +83,17 @@ def _build_classifier(
     return model, image, task, options.weights
 
 
-def _check_task(task: str | None) -> None:
-    if task in (None, TASK):
-        return
-    raise ModelSourceError(
-        f"codebase_config.task: '{task}' is not a task of mmpretrain; available: {TASK}",
-        hint=did_you_mean(str(task), [TASK]) or f"set task='{TASK}', or remove task",
-    )
+def check_section(request: ModelRequest) -> Options:
+    """Check ``codebase_config``, and return its options.
+
+    Raises:
+        ModelSourceError: A key is unknown, or a value is wrong for any classifier.
+    """
+    options = read_options(request)
+    if options.task not in (None, TASK):
+        raise ModelSourceError(
+            f"codebase_config.task: '{options.task}' is not a task of mmpretrain; available: "
+            f"{TASK}",
+            hint=did_you_mean(str(options.task), [TASK]) or f"set task='{TASK}', or remove task",
+        )
+    return options

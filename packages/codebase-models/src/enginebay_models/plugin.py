@@ -22,3 +22,12 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
         "torchvision": torchvision.build_model,
         "transformers": transformers.build_model,
     }
+
+
+@eb.hookimpl
+def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return, for each library, the function that checks its ``codebase_config``, without it."""
+    from enginebay.authors.sources import read_options
+    from enginebay_models.torchvision_options import check_section
+
+    return {"timm": read_options, "torchvision": check_section, "transformers": read_options}

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import torch
 from torch import Tensor, nn
 from torchvision.models.detection.ssd import SSD
 from torchvision.ops.boxes import clip_boxes_to_image
 
-from enginebay.authors.sources import (
-    fixed_seed,
-    image_size,
-    load_weights,
-    measure_norms,
-    read_options,
-)
-from enginebay.errors import ModelSourceError
+from enginebay.authors.sources import fixed_seed, image_size, load_weights, measure_norms
 from enginebay_models.library import wrap_download_errors
 from enginebay_models.records import Record, crop, resize
+from enginebay_models.torchvision_options import check_section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,9 +40,8 @@ def build_detector(
     Raises:
         ModelSourceError: ``codebase_config`` is wrong.
     """
-    section = dict(request.codebase_config)
-    with_suppression = _parse_model_type(section.pop("model_type", None))
-    options = read_options(msgspec.structs.replace(request, codebase_config=section))
+    options = check_section(request)
+    with_suppression = request.codebase_config.get("model_type") is not None
     best = models.get_model_weights(request.name).DEFAULT
     # By default torchvision downloads the weights of the backbone.
     arguments = {"weights_backbone": None, **options.arguments}
@@ -153,16 +145,6 @@ def _join_levels(parts: Any) -> Tensor:
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)
-
-
-def _parse_model_type(model_type: object) -> bool:
-    if model_type not in (None, "end2end"):
-        raise ModelSourceError(
-            f"codebase_config.model_type: '{model_type}' is not a model_type of torchvision; "
-            "available: end2end",
-            hint="remove model_type to deploy the detector without non-maximum suppression",
-        )
-    return model_type is not None
 
 
 def _return_unchanged(image: Tensor, target: None) -> tuple[Tensor, None]:

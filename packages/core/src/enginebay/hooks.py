@@ -190,6 +190,17 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 
 @hookspec
+def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return checks of ``codebase_config`` by scheme, for ``enginebay config check``.
+
+    The callable takes a :class:`ModelRequest` whose ``name`` is empty, and raises the
+    ``ModelSourceError`` that the model source would raise for the section. It must work where the
+    codebase's library is not installed. ``read_options`` is such a callable.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
     """Return task kind → reader: with ``{"poses": read}``, ``read`` reads tasks of kind ``poses``.
 

@@ -21,6 +21,7 @@ from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 STRANGER = '''
 from typing import Literal
@@ -341,6 +342,30 @@ def test_a_codebase_that_is_not_installed_is_a_note() -> None:
     found = check({"codebase_config": {"type": "mmseg"}})
     assert found.problems == ()
     assert found.notes == ("no installed plugin has models of 'mmseg': name yours as file.py:attr",)
+
+
+CHECKED = """
+import enginebay as eb
+from enginebay.authors.sources import read_options
+
+@eb.hookimpl
+def model_sources():
+    return {"zoo": None}  # a check builds no model
+
+@eb.hookimpl
+def codebase_checks():
+    return {"zoo": read_options}
+"""
+
+
+def test_a_plugin_checks_the_section_of_its_codebase(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("ext_x = 1\ncodebase_config = dict(type='zoo', pretraind=True)")
+    with temporary_backend("zoo", CHECKED, group="enginebay.plugins"):
+        (problem,) = check(read_table(file)).problems
+        assert str(problem).startswith(f"{file}:2:1: codebase_config: unknown key 'pretraind'")
+        assert problem.hint == "did you mean 'pretrained'?"
+        assert check({"codebase_config": {"type": "zoo", "pretrained": True}}).problems == ()
 
 
 def test_ir_config_wins_over_onnx_config() -> None:

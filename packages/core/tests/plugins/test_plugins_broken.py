@@ -202,9 +202,9 @@ def test_unknown_hook_hints_at_all_hooks(
     error = fault(good("mine", "\n@hookimpl\ndef zzz(): ...\n"))
     assert reason(error) == "'MODULE' implements 'zzz', which is not a hook"
     assert error.hint == (
-        "the hooks are backend_info, bound_to, build_wrapper, built_for, check_env, comparators, "
-        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, tasks, "
-        "time_layers, to_backend, unsupported_operators"
+        "the hooks are backend_info, bound_to, build_wrapper, built_for, check_env, "
+        "codebase_checks, comparators, data_sources, metrics, model_sources, quantizable_nodes, "
+        "rewriters, tasks, time_layers, to_backend, unsupported_operators"
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from enginebay.config import Problems, backend_params, read_sections
 from enginebay.errors import BackendUnavailableError, ConfigError
+from enginebay.hooks import ModelRequest
 from enginebay.operations.backend import get_backend
 from enginebay.plugins import contributed
 
@@ -42,7 +43,7 @@ def check(config: Mapping[str, object]) -> ConfigCheck:
     problems = Problems()
     sections = read_sections(config, problems)
     _check_backend(sections, problems)
-    _note_codebase(config, problems)
+    _check_codebase(config, problems)
     return ConfigCheck(
         problems=tuple(problems.with_places(config)),
         notes=tuple(problems.notes),
@@ -64,10 +65,14 @@ def _check_backend(sections: Sections, problems: Problems) -> None:
         backend_params(engine.Params, sections, problems, over={})
 
 
-def _note_codebase(config: Mapping[str, object], problems: Problems) -> None:
+def _check_codebase(config: Mapping[str, object], problems: Problems) -> None:
     section = config.get("codebase_config")
-    name = section.get("type") if isinstance(section, Mapping) else None
-    if isinstance(name, str) and name not in contributed("model_sources"):
+    if not isinstance(section, Mapping) or not isinstance(name := section.get("type"), str):
+        return
+    if name not in contributed("model_sources"):
         problems.notes.append(
             f"no installed plugin has models of '{name}': name yours as file.py:attr"
         )
+    elif check_section := contributed("codebase_checks").get(name):
+        with problems.collecting(("codebase_config",)):
+            check_section(ModelRequest(name="", codebase_config=section))
