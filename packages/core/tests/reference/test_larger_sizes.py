@@ -13,6 +13,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.cli import main
+from enginebay.errors import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,7 @@ def deploy(
     folder: Path,
     *,
     engine: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    dynamic: object = OPEN,
     **options: object,
 ) -> eb.Verification:
     rewriters = eb.RewriterSet()
@@ -63,7 +65,7 @@ def deploy(
         Model(function),
         X,
         work_dir=folder / "out",
-        dynamic=OPEN,
+        dynamic=dynamic,  # type: ignore[arg-type]  # of several forms
         export=eb.ExportOptions(rewriters=[rewriters]),
         verify=eb.VerifyOptions(allow_mismatch=True, **options),  # type: ignore[arg-type]  # by name
     ).verification
@@ -105,6 +107,16 @@ def test_a_size_at_which_the_model_fails_is_reported(
         verification = deploy(limit_length(length), tmp_path)
     assert verification.verdict == "verified"
     assert verification.extent().endswith(f"'length' up to {tried}")
+
+
+@pytest.mark.parametrize("limit", [512, 4])
+def test_a_requested_size_beyond_the_models_own_names_the_nearest_that_runs(
+    limit: int, tmp_path: Path
+) -> None:
+    dynamic = {"x": {1: ("length", 1, 600)}}
+    with pytest.raises(ModelError, match="the model fails at the sizes x:3x600") as caught:
+        deploy(limit_length(limit), tmp_path, dynamic=dynamic)
+    assert str(caught.value.hint).endswith(f"those that the model accepts, such as x:3x{limit}")
 
 
 def test_larger_sizes_are_skipped_for_slow_runs_or_zero_probes(

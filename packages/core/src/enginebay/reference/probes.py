@@ -338,7 +338,7 @@ class ProbeGenerator:
         inputs = {name: self._values.redraw(name, shape) for name, shape in shapes.items()}
         sizes = named_sizes(self._dynamic, shapes)
         row: dict[str, Level] = {f"{name}=": size for name, (_, size) in sizes.items()}
-        probe = self.make_probe(f"the sizes {_format_sizes(shapes)}", inputs, row)
+        probe = self.make_probe(f"the sizes {format_sizes(shapes)}", inputs, row)
         return replace(probe, required=required, tiled=tiled)
 
     def make_probe(self, label: str, drawn: Arrays, row: Mapping[str, Level] = _NO_LEVELS) -> Probe:
@@ -370,5 +370,6 @@ class ProbeGenerator:
         )
 
 
-def _format_sizes(shapes: Shapes) -> str:
+def format_sizes(shapes: Shapes) -> str:
+    """Return shapes as one text: ``x:1x3,mask:1x77``."""
     return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())

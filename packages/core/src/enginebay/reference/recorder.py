@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,10 +19,10 @@ from enginebay.reference.determinism import (
     describe_difference,
     find_hidden_state,
 )
-from enginebay.reference.probes import NON_FINITE, Probe
+from enginebay.reference.probes import NON_FINITE, Probe, format_sizes
 from enginebay.reference.recorded_samples import RecordedModel, SampleCollection, measure_range
 from enginebay.reference.seen_decisions import find_decisions
-from enginebay.tensors import Sample, is_float
+from enginebay.tensors import Sample, is_float, resize
 from enginebay.verdict import EXAMPLE, ReadLine
 from enginebay.verification import ToleranceOptions, check_comparators
 
@@ -150,14 +151,14 @@ class Recorder(SampleCollection):
                 raise
             raise ModelError(
                 f"the model fails at {probe.label}, within the requested ranges: {error or err}",
-                hint=self.advise_on_sizes(),
+                hint=self.advise_on_sizes(probe.tiled),
             ) from err
 
-    def advise_on_sizes(self) -> str:
-        """Return a hint for the case that the model fails at a size other than the example's.
+    def advise_on_sizes(self, failed: Arrays | None = None) -> str:
+        """Return a hint for the case that the model fails on inputs of other sizes than usual.
 
         Axes of the same size may have to change together. The hint is to make these axes dynamic
-        under one name or, if there are none, to limit the smallest and the largest sizes.
+        under one name or, if there are none, to limit the sizes, with the nearest that work.
         """
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {
@@ -171,7 +172,33 @@ class Recorder(SampleCollection):
         ]
         if shared:
             return f"make dimensions of the same size dynamic under one name: {', '.join(shared)}"
-        return "limit the smallest and the largest sizes to those that the model accepts"
+        nearest = f", such as {format_sizes(self._find_accepted(failed))}" if failed else ""
+        return f"limit the smallest and the largest sizes to those that the model accepts{nearest}"
+
+    def _find_accepted(self, failed: Arrays) -> dict[str, tuple[int, ...]]:
+        """Return the shapes between the example's and those of ``failed`` at which the model runs.
+
+        The last ones before it fails, by bisection.
+        """
+        usual = self.model.example_shapes
+        ends = {name: [*zip(usual[name], failed[name].shape, strict=True)] for name in usual}
+        steps = max(abs(end - start) for sizes in ends.values() for start, end in sizes)
+
+        def find_shapes(step: int) -> dict[str, tuple[int, ...]]:
+            return {
+                name: tuple(start + (end - start) * step // steps for start, end in sizes)
+                for name, sizes in ends.items()
+            }
+
+        def fails(step: int) -> bool:
+            shapes = find_shapes(step)
+            try:
+                self._run({n: resize(x, shapes[n]) for n, x in self.model.examples.items()})
+            except ModelError:
+                return True
+            return False
+
+        return find_shapes(bisect_left(range(1, steps), True, key=fails)) if steps else usual
 
     def add_sample(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
         """Add a sample on which the last run was."""
