@@ -31,10 +31,14 @@ def model_line(frame: FrameType, outer: int = 0) -> str:
 def format_raising_line(err: BaseException) -> str:
     """Return where a model or a rewriter raised an error, as in ``" (folder/net.py:12)"``.
 
+    For a rewriter, this includes its target: ``', in the function rewriter of "torch.relu"'``.
+
     Empty if all lines of the error's traceback are in Enginebay, torch, NumPy or export libraries.
     """
     line = _find_script_line(str(err)) or _find_line(reversed([*walk_tb(err.__traceback__)]))
-    return f" ({line})" if line else ""
+    notes = [note for note in getattr(err, "__notes__", ()) if " rewriter of " in note]
+    places = ", ".join([line, *notes[:1]] if line else notes[:1])
+    return f" ({places})" if places else ""
 
 
 def is_model_file(file: str) -> bool:

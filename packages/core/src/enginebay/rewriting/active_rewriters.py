@@ -41,7 +41,11 @@ class ActiveRewriter:
     def __call__(self, /, *args: object, **kwargs: object) -> object:
         """Call the replacement with ``ctx`` and the arguments, and return the result."""
         self.count += 1
-        return self.replacement(self.context, *args, **kwargs)
+        try:
+            return self.replacement(self.context, *args, **kwargs)
+        except Exception as err:
+            self.rewriter.add_note(err)
+            raise
 
 
 class ThreadRewriters:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from enginebay.errors import RewriterError
 from enginebay.rewriting.declaration_checks import (
     check_descriptors,
-    check_is_name,
     check_needs,
     check_rewriter,
     describe_type,
+    name_subject,
 )
 from enginebay.rewriting.rewriter import Check, Rewriter, RewriterKind
 
@@ -94,7 +94,9 @@ class RewriterSet:
     def _like(self, distribution: str | None) -> RewriterSet:
         return RewriterSet(backend=self.backend, fallback=self.fallback, distribution=distribution)
 
-    def function(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_F], _F]:
+    def function(
+        self, name: str | Callable[..., Any], **conditions: Unpack[Conditions]
+    ) -> Callable[[_F], _F]:
         """Return a decorator that declares a replacement for a function, a method or a property.
 
         The replacement takes ``ctx`` and then the arguments of the original, including ``self`` or
@@ -105,7 +107,9 @@ class RewriterSet:
 
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,
-                ``torch.ops.my_ops.nms``, ``my_models.head.Head.forward``.
+                ``torch.ops.my_ops.nms``, ``my_models.head.Head.forward``. Or a function itself, as
+                in a notebook: a Python function, or one of torch. An inherited method is that of
+                the base class then.
             **conditions: When the replacement applies. ``backend``: for this backend only; ``ir``:
                 for this IR only, such as ``"onnx"``; ``versions``: version ranges by distribution,
                 which must all match; ``check``: a function that takes the
@@ -116,7 +120,7 @@ class RewriterSet:
         """
         return self._make_decorator("function", name, **conditions)
 
-    def module(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_M], _M]:
+    def module(self, name: str | type, **conditions: Unpack[Conditions]) -> Callable[[_M], _M]:
         """Return a decorator that declares a replacement for the instances of a module class.
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
@@ -125,7 +129,7 @@ class RewriterSet:
         of the first of these classes is used.
 
         Args:
-            name: The dotted name of the module class.
+            name: The dotted name of the module class, or the class itself.
             **conditions: As for :meth:`function`.
 
         Raises:
@@ -204,17 +208,18 @@ class RewriterSet:
     def _make_decorator(
         self,
         kind: RewriterKind,
-        name: str,
+        given: object,
         *,
         backend: str | None = None,
         versions: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Callable[[_F], _F]:
         # Now, and not in the decorator: a bare `@rewriters.function` never calls the decorator.
-        check_is_name(kind, name)
+        name, subject = name_subject(kind, given)
         declared = Rewriter(
             kind=kind,
             name=name,
+            subject=subject,
             replacement=type(None),  # replaced by the decorated function
             backend=backend or self.backend,
             versions=versions or {},
@@ -226,6 +231,7 @@ class RewriterSet:
         def decorator(replacement: _F) -> _F:
             rewriter = replace(declared, replacement=replacement)
             check_rewriter(rewriter)
+            self._rewriters = [each for each in self if not each.repeats(rewriter)]
             # A copy: the caller may change its mapping later.
             self._rewriters.append(replace(rewriter, versions=dict(rewriter.versions)))
             return replacement

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, get_args
 
 from enginebay.errors import RewriterError
@@ -19,19 +22,33 @@ _DESCRIPTORS = ("v", "i", "is", "f", "fs", "b", "s", "t", "none")
 _MODULE = "torch.nn.modules.module.Module"
 
 
-def check_is_name(kind: str, name: object) -> None:
-    """Check that the first argument of a decorator, such as ``@rewriters.function``, is a string.
+def name_subject(kind: str, given: object) -> tuple[str, object]:
+    """Return the name of what a decorator such as ``@rewriters.function`` got, and its object.
+
+    Returns:
+        The name; and the class or function, or None if its name is enough to find it.
 
     Raises:
-        RewriterError: The argument has another type. A decorator that is written without brackets
-            receives the decorated function.
+        RewriterError: The argument is neither a name nor such an object. A decorator that is
+            written without brackets receives the replacement, which takes ``ctx``.
     """
-    if not isinstance(name, str):
-        raise RewriterError(
-            f"@rewriters.{kind} expected the name of the object to rewrite, "
-            f"found {describe_type(name)}",
-            hint=f'@rewriters.{kind}("package.name")',
-        )
+    if isinstance(given, str):
+        return given, None
+    if (kind == "function" and isinstance(given, FunctionType)) or (
+        kind == "module" and isinstance(given, type)
+    ):
+        if "ctx" not in inspect.signature(given).parameters:
+            return f"{given.__module__}.{given.__qualname__}", given
+    elif kind == "function" and callable(given) and "torch" in sys.modules:
+        from torch.overrides import resolve_name
+
+        if (name := resolve_name(given) or "").startswith("torch."):
+            return name, None
+    raise RewriterError(
+        f"@rewriters.{kind} expected the name of the object to rewrite, "
+        f"found {describe_type(given)}",
+        hint=f'@rewriters.{kind}("package.name")',
+    )
 
 
 def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
@@ -92,7 +109,7 @@ def _check_name(rewriter: Rewriter) -> None:
     else:
         fits = is_dotted and "." in name
         expected = f'a dotted name, such as "package.{name if is_dotted else "name"}"'
-    if fits:
+    if fits or rewriter.subject is not None:  # a local class's name has <locals>
         return
     lacks_flag = rewriter.kind == "symbolic" and is_operator and not rewriter.is_pytorch
     raise RewriterError(

@@ -10,6 +10,8 @@ from enginebay.errors import nearest
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from enginebay.rewriting.rewriter import Rewriter
+
 
 class ResolvedName(NamedTuple):
     """The attribute that a dotted name refers to.
@@ -30,6 +32,18 @@ class ResolvedName(NamedTuple):
 
 class NameNotFoundError(LookupError):
     """No loaded module has the dotted name; the message is one line and quotes the missing part."""
+
+
+def find_subject(rewriter: Rewriter) -> ResolvedName:
+    """Return what a rewriter replaces: the object that was passed, or that its name refers to.
+
+    Raises:
+        NameNotFoundError: No loaded module has the name.
+    """
+    if rewriter.subject is None:
+        return find_name(rewriter.name)
+    # The code of a function is replaced, and thereby whatever refers to the function.
+    return ResolvedName(rewriter.subject, "__code__", rewriter.subject, inherited=False)
 
 
 def find_name(name: str) -> ResolvedName:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
-from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_subject
 from enginebay.rewriting.selection import select_for_each
 from enginebay.rewriting.thread_modules import ThreadDict, claim_children
 
@@ -48,7 +48,7 @@ class ModuleRewriters:
         candidates: dict[type, list[Rewriter]] = {}
         for rewriter in rewriters:
             try:
-                value = find_name(rewriter.name).value
+                value = find_subject(rewriter).value
             except NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
@@ -158,7 +158,11 @@ def _construct_replacement(
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         names = {each.name for each in parameters}
         options = {name: value for name, value in options.items() if name in names}
-    replacement: nn.Module = rewriter.replacement(context, module, **options)
+    try:
+        replacement: nn.Module = rewriter.replacement(context, module, **options)
+    except Exception as err:
+        rewriter.add_note(err)
+        raise
     return replacement
 
 

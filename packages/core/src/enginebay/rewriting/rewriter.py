@@ -21,6 +21,9 @@ NEEDS = {
     "lacking": "unsupported operator",
 }
 
+#: What two declarations of the same rewriter have in common.
+_IDENTITY = ("kind", "name", "subject", "origin", "condition", "check", "arg_descriptors")
+
 #: Returns the context of a rewriter for its original function or module.
 MakeContext: TypeAlias = "Callable[[Callable[..., object]], Context]"
 
@@ -84,6 +87,7 @@ class Rewriter:
         arg_descriptors: For a symbolic: one letter code for each argument, or None to pass the
             arguments as they are.
         needs: For a lowering: its further requirements, which are keys of ``NEEDS``.
+        subject: The class or function to rewrite, if the caller passed it instead of its name.
     """
 
     kind: RewriterKind
@@ -98,6 +102,17 @@ class Rewriter:
     is_pytorch: bool = False
     arg_descriptors: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
+    subject: object = None
+
+    def repeats(self, other: Rewriter) -> bool:
+        """Return True for the same declaration, as of a notebook's cell that has run twice."""
+        same = all(getattr(self, name) == getattr(other, name) for name in _IDENTITY)
+        named = self.origin.rpartition(".")[2] not in ("_", "<lambda>")
+        return same and (self.replacement is other.replacement or named)
+
+    def add_note(self, err: BaseException) -> None:
+        """Note on an error that this rewriter raised it, and what it rewrites."""
+        err.add_note(f'in the {self.kind} rewriter of "{self.name}"')
 
     @property
     def condition(self) -> str:

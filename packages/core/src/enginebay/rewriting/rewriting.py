@@ -60,7 +60,8 @@ class Rewriting:
         self._fields = structs.asdict(target)  # computed once for hundreds of rewriters
         self.model: Any = model
         self._original = model
-        self._rewriters = [each for group in sets for each in group if each.kind in kinds]
+        every = (each for group in sets for each in group if each.kind in kinds)
+        self._rewriters = [*dict.fromkeys(every)]  # a set may be passed twice
         self._strict = strict
         self._undo: ExitStack | None = None
         self._active: list[ActiveRewriter] = []
@@ -106,6 +107,15 @@ class Rewriting:
         self._selections += (unhidden, functions.selection)
         if self._strict and (lines := [*self._not_found(), *self._not_served()]):
             raise RewriterError("\n".join(lines))
+        # A module that is not loaded is no error: a set may be for models of several packages.
+        own = tuple(
+            f'"{each.name}" was not found: "'
+            for each in self._rewriters
+            if each.distribution is None
+        )
+        if misspelt := [line for line in self._not_found() if line.startswith(own)]:
+            hint = "correct the name, or limit the rewriter to its versions: versions={…}"
+            raise RewriterError("\n".join(misspelt), hint=hint)
         self._active = [*functions.active, *modules.active, *symbolics.active]
         self._symbolics, self._lowerings = symbolics, LoweringRewriters(choice, self._fields)
         with ExitStack() as undo:

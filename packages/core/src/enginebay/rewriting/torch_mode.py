@@ -64,6 +64,9 @@ class RewriteMode(TorchFunctionMode):
         _push(self)
         try:
             return rewriter.replacement(rewriter.context, *args, **(kwargs or {}))
+        except Exception as err:
+            rewriter.rewriter.add_note(err)
+            raise
         finally:
             _pop()
             running.discard(rewriter)
