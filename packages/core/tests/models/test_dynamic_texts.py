@@ -113,6 +113,23 @@ def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
 
 
 @pytest.mark.parametrize(
+    ("inputs", "hint"),
+    [
+        (INPUTS, "--dynamic x:1=length --dynamic mask:1=length --dynamic table:1=length"),
+        ([], "--dynamic INPUT:1=length"),
+    ],
+)
+def test_second_name_alone_is_refused(inputs: list[TensorSpec], hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_dynamic(["batch", "length"], inputs)
+    assert str(caught.value) == (
+        "'batch' and 'length' both name the first axis of every input, which has one name"
+    )
+    assert caught.value.hint == f"name another axis: {hint}"
+    assert parse_dynamic(["batch", "batch"], INPUTS) == parse_dynamic("batch", INPUTS)
+
+
+@pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
         (

@@ -26,11 +26,11 @@ def parse_dynamic(
             ``x:0=batch`` and ``x:0=batch:1:8`` also name the dimension; dimensions with the same
             name have the same size, and ``mask:1=past+tokens`` is the sum of two others. A name
             alone, ``batch``, makes axis 0 dynamic in every input whose axis 0 has the same size as
-            axis 0 of the first input.
+            axis 0 of the first input; there can be only one such name.
         inputs: The model's inputs.
 
     Raises:
-        InputError: A text has none of these forms.
+        InputError: A text has none of these forms, or two texts are names alone.
 
     Example:
         >>> from enginebay.tensors import TensorSpec
@@ -41,7 +41,17 @@ def parse_dynamic(
         {'x': {1: (1, 8)}}
     """
     opened: dict[str, dict[int, object]] = {}
-    for text in [texts] if isinstance(texts, str) else texts:
+    texts = [texts] if isinstance(texts, str) else texts
+    bare = list(dict.fromkeys(text for text in texts if text.isidentifier()))
+    if len(bare) > 1:
+        # A shorter input has no second axis.
+        names = [spec.name for spec in inputs if len(spec.dims or ()) > 1] or ["INPUT"]
+        raise InputError(
+            f"'{bare[0]}' and '{bare[1]}' both name the first axis of every input, which has one "
+            "name",
+            hint=f"name another axis: {' '.join(f'--dynamic {n}:1={bare[1]}' for n in names)}",
+        )
+    for text in texts:
         for name, axis, value in _parse_text(text, inputs):
             opened.setdefault(name, {})[axis] = value
     return opened
