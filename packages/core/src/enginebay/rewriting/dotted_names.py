@@ -10,8 +10,6 @@ from enginebay.errors import nearest
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from enginebay.rewriting.rewriter import Rewriter
-
 
 class ResolvedName(NamedTuple):
     """The attribute that a dotted name refers to.
@@ -34,26 +32,16 @@ class NameNotFoundError(LookupError):
     """No loaded module has the dotted name; the message is one line and quotes the missing part."""
 
 
-def find_subject(rewriter: Rewriter) -> ResolvedName:
-    """Return what a rewriter replaces: the object that was passed, or that its name refers to.
-
-    Raises:
-        NameNotFoundError: No loaded module has the name.
-    """
-    if rewriter.subject is None:
-        return find_name(rewriter.name)
-    # The code of a function is replaced, and thereby whatever refers to the function.
-    return ResolvedName(rewriter.subject, "__code__", rewriter.subject, inherited=False)
-
-
-def find_name(name: str) -> ResolvedName:
-    """Find the attribute that a dotted name currently refers to.
+def find_name(name: str, subject: object = None) -> ResolvedName:
+    """Find the attribute that a dotted name currently refers to; ``subject`` if that is given.
 
     The lookup imports nothing: a model cannot call code that is not loaded.
 
     Raises:
         NameNotFoundError: No loaded module has the name.
     """
+    if subject is not None:  # a function's code is replaced, and thereby all names for it
+        return ResolvedName(subject, "__code__", subject, inherited=False)
     parts = name.split(".")
     # The longest module name first: `package.module` may also be an attribute of `package`.
     for length in range(len(parts) - 1, 0, -1):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
-from enginebay.rewriting.dotted_names import NameNotFoundError, ResolvedName, find_subject
+from enginebay.rewriting.dotted_names import NameNotFoundError, ResolvedName, find_name
 from enginebay.rewriting.patches import Patch, get_patch, install_patches, patch_lock
 from enginebay.rewriting.selection import select_for_each
 
@@ -46,7 +46,7 @@ class FunctionRewriters:
         for rewriter in rewriters:
             try:
                 with patch_lock:
-                    subject = _resolve_subject(rewriter, find_subject(rewriter))
+                    subject = _resolve_subject(rewriter, find_name(rewriter.name, rewriter.subject))
             except NameNotFoundError as err:
                 not_found.append(str(err))
                 continue

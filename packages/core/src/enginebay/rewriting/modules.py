@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from enginebay import torch_private
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
-from enginebay.rewriting.dotted_names import NameNotFoundError, find_subject
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.selection import select_for_each
 from enginebay.rewriting.thread_modules import ThreadDict, claim_children
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.rewriting.rewriter import Context, MakeContext, Rewriter
+    from enginebay.rewriting.rewriter import MakeContext, Rewriter
 
 #: Stands for a missing attribute; None is a possible value.
 _MISSING = object()
@@ -48,7 +48,7 @@ class ModuleRewriters:
         candidates: dict[type, list[Rewriter]] = {}
         for rewriter in rewriters:
             try:
-                value = find_subject(rewriter).value
+                value = find_name(rewriter.name, rewriter.subject).value
             except NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
@@ -138,19 +138,18 @@ class _ModuleWalk:
         holders = _state_holders(module)
         before = list(map(_copy_members, holders))
         try:
-            context = self._make_context(module)
-            replacement = _construct_replacement(rewriter.rewriter, context, module, self._options)
+            rewriter.context = self._make_context(module)
+            replacement = _construct_replacement(rewriter, module, self._options)
             _copy_training_flag(replacement, module)
             _move_hooks(replacement, module)
             _share_state(replacement, module)
         finally:
             self._undo.callback(_revert_changes, holders, before, list(map(_copy_members, holders)))
-        rewriter.count += 1
         self.replacements[module] = replacement
 
 
 def _construct_replacement(
-    rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, object]
+    rewriter: ActiveRewriter, module: nn.Module, options: Mapping[str, object]
 ) -> nn.Module:
     # Without the first two, ctx and the module.
     parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
@@ -158,12 +157,7 @@ def _construct_replacement(
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         names = {each.name for each in parameters}
         options = {name: value for name, value in options.items() if name in names}
-    try:
-        replacement: nn.Module = rewriter.replacement(context, module, **options)
-    except Exception as err:
-        rewriter.add_note(err)
-        raise
-    return replacement
+    return cast("nn.Module", rewriter(module, **options))
 
 
 def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
