@@ -257,7 +257,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         irs: The supported IRs, in order of preference.
         params: The class that declares the backend's parameters.
         opset: The default ONNX operator set of an export; None for the exporter's default.
-        api_version: The :data:`API_VERSION` that the plugin was written for, as a literal number.
+        api_version: The :data:`API_VERSION` that the plugin was written for, as a literal number;
+            a tuple for several.
         devices: The supported kinds of devices; the first is the default.
         dtypes: The supported dtypes of inputs and outputs, in NumPy's names. Core refuses inputs
             of any other dtype.
@@ -283,7 +284,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     irs: tuple[IRKind, ...]
     params: type[BackendParams] = BackendParams
     opset: int | None = None
-    api_version: int = API_VERSION
+    api_version: int | tuple[int, ...] = API_VERSION
     devices: tuple[str, ...] = ("cpu",)
     dtypes: tuple[str, ...] = ("float32",)
     precisions: tuple[Precision, ...] = ("fp32",)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import enginebay as eb
 from enginebay import __version__
 from enginebay.environment import install_command
 from enginebay.errors import PluginError
@@ -308,7 +309,7 @@ def test_unmarked_optional_hook_is_named(
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx',), api_version='1')",
-            "its api_version must be an integer, found '1'",
+            "its api_version must be an integer or a tuple of them, found '1'",
         ),
     ],
 )
@@ -340,3 +341,33 @@ def test_wrong_api_version_is_reported_before_its_consequences(
         f"the plugin requires API version {other}, but enginebay {__version__} has API version 1"
     )
     assert error.hint == install_command("my-dist" if other < API_VERSION else "enginebay", "-U")
+
+
+@pytest.mark.parametrize(
+    ("versions", "outdated"), [((-1, 0), "my-dist"), ((0, 2), "enginebay"), ((2, 3), "enginebay")]
+)
+def test_several_api_versions_without_this_one_are_refused(
+    versions: tuple[int, ...],
+    outdated: str,
+    good: Callable[..., str],
+    fault: Callable[[str], PluginError],
+) -> None:
+    error = fault(good("mine").replace("api_version=1", f"api_version={versions}"))
+    assert reason(error) == (
+        f"the plugin requires API version {versions[0]} or {versions[1]}, but enginebay "
+        f"{__version__} has API version 1"
+    )
+    assert error.hint == install_command(outdated, "-U")
+
+
+def test_no_api_version_is_refused(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine").replace("api_version=1", "api_version=()"))
+    assert reason(error) == "its api_version must be an integer or a tuple of them, found ()"
+
+
+def test_one_of_several_api_versions_is_enough(good: Callable[..., str]) -> None:
+    source = good("mine").replace("api_version=1", "api_version=(1, 2)")
+    with temporary_backend("mine", source):
+        assert eb.get_backend("mine").info.api_version == (1, 2)

@@ -167,14 +167,16 @@ def _get_info(module: ModuleType) -> BackendInfo:
 
 
 def _check_api_version(info: BackendInfo, status: BackendStatus) -> None:
-    version = info.api_version
-    if version == API_VERSION:
+    found = info.api_version
+    versions = found if isinstance(found, tuple) else (found,)
+    if API_VERSION in versions:
         return
-    if not isinstance(version, int):
-        raise PluginError(f"its api_version must be an integer, found {version!r}")
-    outdated = status.distribution if version < API_VERSION else "enginebay"
+    if not versions or not all(isinstance(each, int) for each in versions):
+        raise PluginError(f"its api_version must be an integer or a tuple of them, found {found!r}")
+    outdated = status.distribution if max(versions) < API_VERSION else "enginebay"
+    wanted = " or ".join(map(str, versions))
     raise PluginError(
-        f"the plugin requires API version {version}, but enginebay {__version__} has "
+        f"the plugin requires API version {wanted}, but enginebay {__version__} has "
         f"API version {API_VERSION}",
         hint=install_command(outdated, "-U"),
     )
