@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from packaging.requirements import Requirement
 
 import enginebay as eb
 from enginebay.cli import main
@@ -42,7 +44,8 @@ def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
     names = [path.relative_to(folder).as_posix() for path in files]
     package = "src/enginebay_fast_engine_2"
     assert names == [
-        *("pyproject.toml", ".github/workflows/test.yml", "README.md"),
+        *("pyproject.toml", ".github/workflows/release.yml", ".github/workflows/test.yml"),
+        "README.md",
         *(f"{package}/{name}.py" for name in ("__init__", "convert", "environment", "params")),
         *(f"{package}/{name}" for name in ("plugin.py", "py.typed", "rewriters.py", "wrapper.py")),
         "tests/test_conformance.py",
@@ -55,6 +58,22 @@ def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
     assert 'name = "enginebay-fast-engine_2"' in project
     assert 'fast-engine_2 = "enginebay_fast_engine_2.plugin"' in project
     assert any("class FastEngine2Wrapper(eb.Wrapper):" in text for text in texts)
+
+
+def test_the_workflows_test_the_oldest_core_and_release_without_a_token(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    project, release, workflow = (
+        path.read_text(encoding="utf-8") for path in write_package("mine", tmp_path)[:3]
+    )
+    (job,) = yaml.safe_load(release)["jobs"].values()
+    assert job["permissions"] == {"id-token": "write"}
+    assert job["steps"][-1]["uses"].startswith("pypa/gh-action-pypi-publish@")
+    (job,) = yaml.safe_load(workflow)["jobs"].values()
+    oldest, newest, main = map(Requirement, job["strategy"]["matrix"]["core"])
+    allowed = Requirement(tomllib.loads(project)["project"]["dependencies"][0]).specifier
+    assert str(allowed) == "<1,>=0.1"
+    assert (str(oldest.specifier), str(newest.specifier)) == ("==0.1", "<1")
+    assert str(main.url).endswith("enginebay#subdirectory=packages/core")
 
 
 def test_a_compiler_has_an_importer_a_compiler_and_a_runtime(tmp_path: Path) -> None:
