@@ -232,3 +232,31 @@ def test_targets_of_several_parts_are_split_with_their_batch(loopback: str, tmp_
     (row,) = lab.evaluate(work_dir, data, Parts()).rows
     assert row.count == 8
     assert Parts.seen == [((1, 3), label, (3,)) for label in LABELS[:8].tolist()]
+
+
+def test_other_weights_than_the_artifacts_fail_the_gate(cli: Run, loopback: str) -> None:
+    x = np.random.default_rng(1).normal(size=(7, 1, 4)).astype(np.float32)
+    np.savez("items.npz", x=x)
+    own_weights = {"linear.weight": torch.eye(3, 4), "linear.bias": torch.zeros(3)}
+    torch.save(own_weights, "own.pt")
+    eb.deploy(
+        "net.py:build?weights=own.pt",
+        backend=loopback,
+        work_dir="own",
+        export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(probes=0),
+    )
+    own = eb.open_artifact("own").named_model()
+    text = (
+        "'own' was made from other weights than the model's, so its drop is not what the engine "
+        f"loses; compare it with its own: --model '{own}'"
+    )
+    flags = ("evaluate", "own", "--data", "items.npz", "--metric", "cosine")
+    ran = cli(*flags, "--model", "net.py:build")
+    assert ran.code == 0
+    assert f"\nwarning  {text}\n" in ran.out
+    ran = cli(*flags, "--model", "net.py:build", "--max-drop", "9")
+    assert (ran.code, ran.err) == (1, f"error: {text}\n")
+    ran = cli(*flags, "--model", own, "--max-drop", "0.01")
+    assert (ran.code, ran.err) == (0, "")
+    assert "warning" not in ran.out

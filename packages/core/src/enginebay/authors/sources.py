@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ModelSource as ModelSource,
         Options as Options,
         check_source as check_source,
+        digest_weights as digest_weights,
         find_model as find_model,
         fixed_seed as fixed_seed,
         image_size as image_size,
@@ -45,8 +46,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "named_objects": "named_object",
         "reference": "reference_model",
         "sources": (
-            "ModelSource Options check_source find_model fixed_seed image_size load_weights "
-            "measure_norms read_options take_weights"
+            "ModelSource Options check_source digest_weights find_model fixed_seed image_size "
+            "load_weights measure_norms read_options take_weights"
         ),
         "state": "evaluation unchanged",
         "tasks": "read_task",

@@ -20,7 +20,12 @@ from enginebay_lab.evaluation.evaluation_run import EvaluationRun
 from enginebay_lab.evaluation.evaluation_subjects import common_task, open_subjects
 from enginebay_lab.evaluation.executor_evaluation import evaluate_on_executor
 from enginebay_lab.evaluation.metric_sources import find_metrics
-from enginebay_lab.evaluation.reference import find_torch_model, model_identity, torch_model
+from enginebay_lab.evaluation.reference import (
+    find_other_weights,
+    find_torch_model,
+    model_identity,
+    torch_model,
+)
 from enginebay_lab.evaluation.resume_point import resume_in_order
 from enginebay_lab.executors.task_runner import check_executor
 
@@ -142,6 +147,7 @@ def evaluate(
         data=record,
         reference="" if model is None else "the PyTorch model",
         batch_note=run.batch_note,
+        other_weights=run.other_weights,
     )
 
 
@@ -159,7 +165,7 @@ def _evaluation_here(
                 bound = stack.enter_context(torch_model(model, run))
                 # Only rows and checkpoints in a file need it; it takes time to read all weights.
                 run.model_digest = bound.identity if run.journal else ""
-
+                run.other_weights = bound.find_other_weights(run.subjects)
         yield partial(_evaluate_here, run, loop, bound)
 
 
@@ -190,9 +196,12 @@ def _evaluation_on_executor(
     executor: Executor, run: EvaluationRun, job: EvaluationJob, steps: Steps
 ) -> _Evaluate:
     """Return a function that evaluates artifacts on an executor's workers."""
-    if job.model and run.journal is not None:
-        with steps("load"):  # the keys of rows and checkpoints depend on the weights
-            run.model_digest = model_identity(find_torch_model(job.model))
+    if job.model:
+        with steps("load"):
+            source = find_torch_model(job.model)
+            run.other_weights = find_other_weights(source, run.subjects)
+            if run.journal is not None:  # the keys of rows and checkpoints depend on the weights
+                run.model_digest = model_identity(source)
     return partial(evaluate_on_executor, executor, run, job)
 
 

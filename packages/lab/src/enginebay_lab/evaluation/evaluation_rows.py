@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -124,6 +125,8 @@ class Evaluation(
         reference: The model with which the artifacts are compared; empty without a model.
         command: The command that repeats the evaluation; empty if it was called in Python.
         batch_note: Why an item is a whole batch; empty if each item is one row.
+        other_weights: The artifacts made from other weights than those of the model that they are
+            compared with → the name of the model that each was made from, empty if unknown.
     """
 
     rows: tuple[EvaluationRow, ...]
@@ -131,6 +134,7 @@ class Evaluation(
     reference: str = ""
     command: str = ""
     batch_note: str = ""
+    other_weights: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"<Evaluation on {self.data.source}, rows: {len(self.rows)}>"
@@ -154,15 +158,28 @@ class Evaluation(
             notes.append(self.batch_note)
         if not self.reference:
             notes.append("metrics are not compared with PyTorch's; to compare, add --model MODEL")
-        yield Fields([("note", note) for note in notes])
+        warnings = [("warning", self._describe_weights(name)) for name in self.other_weights]
+        yield Fields([*warnings, *(("note", note) for note in notes)])
 
     def failures(self, max_drop: float | None = None) -> list[str]:
         """Return one line for each row that fails, as in ``EvaluationRow.failure``.
 
+        With ``max_drop``, an artifact of other weights than the model's fails too: its drop is not
+        what the engine loses.
+
         Args:
             max_drop: The largest drop that passes; None to accept any drop.
         """
-        return [text for row in self.rows if (text := row.failure(max_drop))]
+        others = [] if max_drop is None else [*map(self._describe_weights, self.other_weights)]
+        return others + [text for row in self.rows if (text := row.failure(max_drop))]
+
+    def _describe_weights(self, name: str) -> str:
+        model = self.other_weights[name]
+        own = f"compare it with its own: --model {shlex.quote(model)}" if model else ""
+        return (
+            f"'{name}' was made from other weights than the model's, so its drop is not what the "
+            f"engine loses; {own or 'pass the model that it was made from'}"
+        )
 
 
 def _format_row(row: EvaluationRow, with_precision: int) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ class EvaluationRun:
         journal: The result file and the checkpoint; None to write no file.
         model_digest: A digest of the model's weights and source file; empty until the model is
             loaded, and if no result file is written.
+        other_weights: The artifacts made from other weights than the model's, with the name of the
+            model that each was made from; empty until the model is loaded.
         inputs: The specs of the inputs, which all artifacts share; ``dims`` is None for an input
             whose ranks differ between the artifacts.
         outputs: The specs of the outputs, with ``dims`` as in ``inputs``.
@@ -44,6 +46,7 @@ class EvaluationRun:
     data: DataSet
     journal: EvaluationJournal | None = None
     model_digest: str = ""
+    other_weights: dict[str, str] = field(default_factory=dict)
     inputs: tuple[TensorSpec, ...] = field(init=False)
     outputs: tuple[TensorSpec, ...] = field(init=False)
     batch_note: str = field(init=False)

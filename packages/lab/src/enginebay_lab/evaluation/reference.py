@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.authors.arrays import is_torch, to_numpy
-from enginebay.authors.sources import find_model, reference_model, unchanged
+from enginebay.authors.sources import digest_weights, find_model, reference_model, unchanged
 from enginebay.errors import InputError, ModelError, UsageError
 from enginebay_lab.evaluation.batches import read_items
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from enginebay.authors.arrays import NumpyArray
     from enginebay.authors.sources import Item, ModelSource
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
+    from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
 
     #: Runs a model on one item's inputs, and returns its outputs.
     Runner = Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]
@@ -49,6 +50,10 @@ class TorchModel:
     def identity(self) -> str:
         """A digest of the model's weights and of the source file of its class."""
         return model_identity(self._source)
+
+    def find_other_weights(self, subjects: Sequence[EvaluationSubject]) -> dict[str, str]:
+        """Return the artifacts made from other weights; see :func:`find_other_weights`."""
+        return find_other_weights(self._source, subjects)
 
     def is_single_threaded(self, item: Item) -> bool:
         """Return True if PyTorch uses only one thread, because the model and the item are small."""
@@ -111,6 +116,27 @@ def find_torch_model(model: object) -> ModelSource:
             hint="name the PyTorch model that was exported to this file, or omit --model",
         )
     return source
+
+
+def find_other_weights(
+    source: ModelSource, subjects: Sequence[EvaluationSubject]
+) -> dict[str, str]:
+    """Return the artifacts that were made from other weights than a model's.
+
+    Returns:
+        The artifact's name → the name of the model that it was made from, which loads its weights;
+        empty for a Python object.
+    """
+    digest = digest_weights(source.module)
+    manifests = {subject.name: subject.artifact.manifest for subject in subjects}
+    return {
+        name: manifest.model
+        for name, manifest in manifests.items()
+        # The digest of an ONNX file is the file's.
+        if not manifest.model.lower().endswith(".onnx")
+        and {digest, manifest.reference_sha256}.isdisjoint({""})
+        and manifest.reference_sha256 != digest
+    }
 
 
 def model_identity(source: ModelSource) -> str:
