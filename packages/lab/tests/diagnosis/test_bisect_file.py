@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from packages.lab.tests.diagnosis.models import short
 from packages.lab.tests.diagnosis.onnx_files import X, node, save_graph
 
@@ -12,6 +14,7 @@ import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import UsageError
 from enginebay_testing import temporary_backend
+from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +103,29 @@ def test_the_wrong_operator_is_found_on_its_branch(tmp_path: Path) -> None:
         "(Sin): off by "
     )
     assert found.reference == "onnx's reference evaluator"
+
+
+def test_a_file_that_differs_from_its_reference(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * torch.sin(x)
+
+    path = save(tmp_path / "net.onnx", [node("Sin", "x", "y")])
+    verify = eb.VerifyOptions(allow_mismatch=True, probes=0, reference=Twice())
+    artifact = eb.deploy(
+        path, {"x": X}, backend="loopback", work_dir=tmp_path / "net", verify=verify
+    ).artifact
+    capfd.readouterr()
+    ran = call_command(capfd, "bisect", str(artifact.path), "--json")
+    assert ran.code == 1
+    document = json.loads(ran.out)
+    assert (document["found"], document["step"], document["node"]) == (False, "export", "")
+    assert document["reason"] == (
+        "loopback computes the file rightly, but the file differs from the model that the artifact "
+        "was verified against: was it exported from other weights, or from another model?"
+    )
 
 
 def test_a_file_that_the_engine_computes_rightly(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
     """Search for the first wrong layer, or check each module, and print the result.
 
     Returns:
-        1 if a difference was found, else 0.
+        1 if a difference was found, if only in the file that the engine was built from; else 0.
     """
     import enginebay as eb
     from enginebay.commands import progress
@@ -88,4 +88,4 @@ def run(args: Namespace) -> int:
         print_result(args, checked)
         return int(not checked.passed)
     print_result(args, bisection, artifact)
-    return int(bisection.found)
+    return int(bisection.found or bisection.step == "export")

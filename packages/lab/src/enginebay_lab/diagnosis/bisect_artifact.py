@@ -90,6 +90,7 @@ def bisect(
             model,
             sample.inputs,
             sample.label,
+            recorded=sample.outputs,
             folder=Path(folder),
             options=BuildOptions(rewriters, rtol, atol, timeout),
             steps=Steps(watch),
@@ -123,10 +124,14 @@ def check_one_engine(opened: Artifact) -> None:
 
 
 class _LabelledInputs(NamedTuple):
-    """The inputs and the name of a sample. Inputs of None stand for the model's example inputs."""
+    """The inputs and the name of a sample. Inputs of None stand for the model's example inputs.
+
+    The outputs are those of the artifact's reference; None if the sample was not recorded.
+    """
 
     inputs: dict[str, NumpyArray] | None
     label: str
+    outputs: dict[str, NumpyArray] | None = None
 
 
 def _choose_inputs(
@@ -162,4 +167,4 @@ def _choose_recorded(opened: Artifact) -> _LabelledInputs:
     outputs = verification.outputs if verification else ()
     worst = max(outputs, key=lambda output: output.badness).sample if outputs else labels[0]
     index = labels.index(worst) if worst in labels else 0
-    return _LabelledInputs(samples[index].inputs, labels[index])
+    return _LabelledInputs(samples[index].inputs, labels[index], samples[index].outputs)

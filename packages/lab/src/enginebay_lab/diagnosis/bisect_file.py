@@ -29,6 +29,7 @@ def bisect_file(
     inputs: Mapping[str, NumpyArray] | None,
     label: str,
     *,
+    recorded: Mapping[str, NumpyArray] | None,
     folder: Path,
     engines: PieceEngines,
     steps: Steps,
@@ -39,6 +40,7 @@ def bisect_file(
         path: The ONNX file.
         inputs: The inputs by name; None if the artifact has no recorded sample.
         label: The name of the sample that contains the inputs, such as ``item 3``.
+        recorded: The outputs of the artifact's reference on these inputs; None if unknown.
         folder: A folder for temporary files.
         engines: Builds engines and compares their outputs.
         steps: Reports the steps to the caller.
@@ -59,7 +61,16 @@ def bisect_file(
         compared = engines.compare_file(path, inputs, expected)
         wrong = [output for output in compared if not output.passed]
     if not wrong:
-        reason = f"{engines.backend.name} has no wrong output on this sample: nothing to bisect"
+        name = engines.backend.name
+        reason = f"{name} has no wrong output on this sample: nothing to bisect"
+        others = engines.compare_values(recorded, expected, engines.precision) if recorded else ()
+        if not all(output.passed for output in others):
+            reason = (
+                f"{name} computes the file rightly, but the file differs from the model that the "
+                "artifact was verified against: was it exported from other weights, or from "
+                "another model?"
+            )
+            result = msgspec.structs.replace(result, step="export")
         return msgspec.structs.replace(result, reason=reason, engines=engines.count)
     worst = max(wrong, key=lambda output: output.badness)  # the search follows a single output
     with steps("nodes") as set_detail:

@@ -44,6 +44,7 @@ def bisect_model(
     inputs: Mapping[str, NumpyArray] | None,
     label: str,
     *,
+    recorded: Mapping[str, NumpyArray] | None,
     folder: Path,
     options: BuildOptions,
     steps: Steps,
@@ -56,6 +57,7 @@ def bisect_model(
         model: The model, in any form that :func:`enginebay.deploy` accepts.
         inputs: The inputs by their names in the artifact; None for the model's example inputs.
         label: The name of the sample that contains the inputs, such as ``item 3``.
+        recorded: The outputs of the artifact's reference on these inputs; None if unknown.
         folder: A folder for the engines' files.
         options: The options for building and comparing each engine.
         steps: Reports the steps to the caller.
@@ -74,7 +76,13 @@ def bisect_model(
             )
         assert source.ir is not None
         path = source.ir.path
-        return bisect_file(path, inputs, label, folder=folder, engines=engines, steps=steps)
+        return bisect_file(
+            *(path, inputs, label),
+            recorded=recorded,
+            folder=folder,
+            engines=engines,
+            steps=steps,
+        )
     with unchanged(source):
         bound, root = bind_root(source, opened, inputs)
         result = Bisection(

@@ -93,7 +93,8 @@ class Bisection(
             module, or only the wrong nodes; None if it was not measured.
         rtol: The relative tolerance for the wrong output; None if nothing was compared.
         atol: The absolute tolerance for the wrong output; None if nothing was compared.
-        step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
+        step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter, or
+            an ONNX file differs from the model that its artifact was verified against;
             ``engine`` if the graph is right and the engine is wrong; ``unknown`` if the module
             cannot be built as a separate engine, or no evaluator can run the graph; ``none`` if
             nothing wrong was found.
