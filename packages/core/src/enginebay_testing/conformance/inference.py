@@ -19,7 +19,7 @@ import enginebay as eb
 from enginebay.authors.arrays import to_numpy
 from enginebay.authors.artifacts import load_request
 from enginebay.errors import InferenceError, InputError, UsageError
-from enginebay_testing.conformance.kit import compare, error_of, expect
+from enginebay_testing.conformance.kit import ALSO_PASSES, compare, error_of, expect
 
 if TYPE_CHECKING:
     from enginebay.authors.arrays import NumpyArray
@@ -51,6 +51,8 @@ class InferenceLaws:
     @pytest.mark.parametrize("dtype", _DTYPES)
     def test_every_dtype_comes_back_as_it_went_in(self, kit: Kit, dtype: str) -> None:
         """Values of each dtype are returned unchanged; NaN and extreme values may be refused."""
+        if dtype not in kit.backend.info.dtypes and dtype in kit.passing_dtypes(_DTYPES):
+            kit.skip(f"the backend lists no {dtype} among its dtypes, {ALSO_PASSES}")
         kit.require_dtypes(dtype)
         example, wrapper = kit.example(f"twice:{dtype}"), kit.wrapper(f"twice:{dtype}")
         kit.check(f"twice:{dtype}", wrapper, example.arrays())

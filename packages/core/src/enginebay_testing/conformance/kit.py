@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,7 +18,7 @@ from enginebay_testing.command_runs import environment
 from enginebay_testing.conformance.child_process import Child
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from enginebay.authors.arrays import Array, NumpyArray
@@ -29,6 +30,32 @@ TIMEOUT_SECONDS = 300.0
 
 #: The suffix by which ``eb.export`` knows each IR.
 _SUFFIXES = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}
+
+#: The end of the reason of a skip, for a capability that could be listed.
+ALSO_PASSES = "but passes with it"
+
+#: Program: deploy a model in each dtype as if the backend listed it, and print those that pass.
+_TRY_DTYPES = """\
+import contextlib, pathlib, sys, msgspec, enginebay as eb
+from enginebay_testing.conformance import models
+_, name, suffix, folder, *dtypes = sys.argv
+backend = eb.get_backend(name)
+backend.info = msgspec.structs.replace(backend.info, dtypes=(*backend.info.dtypes, *dtypes))
+for dtype in dtypes:
+    with contextlib.suppress(Exception):
+        work_dir = pathlib.Path(folder, dtype)
+        example = models.build(f"twice:{dtype}", dynamic=False)
+        ir = eb.export(
+            example.module, example.inputs, path=work_dir / f"ir{suffix}",
+            options=eb.ExportOptions(ir=backend.info.irs[0]),
+        )
+        backend.to_backend(ir, work_dir=str(work_dir))
+        with backend.build_wrapper(work_dir=str(work_dir)) as wrapper:
+            found = wrapper(example.inputs)["output"]
+        expected = example.module(**example.inputs)
+        if found.dtype == expected.dtype and (found == expected).all():
+            print(dtype, flush=True)
+"""
 
 
 class Kit:
@@ -51,6 +78,7 @@ class Kit:
         self.installed = self.find_distributions()
         self._artifacts: dict[str, eb.Artifact] = {}
         self._wrappers: dict[str, eb.Wrapper] = {}
+        self._passing: list[str] | None = None
 
     @cached_property
     def backend(self) -> eb.Backend:
@@ -118,6 +146,19 @@ class Kit:
         for dtype in dtypes:
             if dtype not in self.backend.info.dtypes:
                 self.skip(f"the backend lists no {dtype} among its dtypes")
+
+    def passing_dtypes(self, dtypes: Sequence[str]) -> list[str]:
+        """Return those of ``dtypes`` that the backend does not list, but passes unchanged."""
+        unlisted = [dtype for dtype in dtypes if dtype not in self.backend.info.dtypes]
+        if self._passing is None:
+            folder, suffix = self.folder / "dtypes", _SUFFIXES[self.backend.info.irs[0]]
+            # In a child process: with what it does not list, an engine may crash.
+            child = self.start(_TRY_DTYPES, suffix, folder, *unlisted)
+            with suppress(AssertionError):
+                child.wait(60.0)
+            child.end_left()
+            self._passing = child.read()[0].split()
+        return self._passing
 
     def require_dynamic_shapes(self) -> None:
         """If the backend does not support dynamic shapes, skip the calling test."""

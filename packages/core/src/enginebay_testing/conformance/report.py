@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import enginebay as eb
+from enginebay_testing.conformance.kit import ALSO_PASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,6 +155,8 @@ def summary_lines(report: Report) -> list[str]:
     for outcome in ("broken", "excused", "skipped"):
         findings = [f for f in report.findings if f.outcome == outcome]
         lines += [f"  {outcome}: {_readable_title(f)}: {f.reason}" for f in findings]
+    also = [f.case for f in report.findings if f.reason.endswith(ALSO_PASSES)]
+    lines += [f"  also passes: {', '.join(also)}; they may be listed"] if also else []
     for group, results in _operator_groups(report).items():
         text = ", ".join(f"{len(names)} {result}" for result, names in results.items() if names)
         lines.append(f"  operators, {group}: {text}")
