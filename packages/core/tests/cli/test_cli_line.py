@@ -168,14 +168,18 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"place    \"y\".* at \[.+\]: expected \S+, found \S+; \d+ of 48 elements differ\n"
         r"allowed  rtol \S+, atol \S+; rtol \S+ would pass\n"
         r"(warning  .+\n)*"
-        r"hint: check the model, the rewriters or the params; --allow-mismatch "
-        r"publishes the artifact with this verdict, and then find the layer: enginebay bisect "
-        r"tiny-loopback\n",
+        r"hint: check the model, the rewriters or the params; publish the artifact with "
+        r"this verdict: enginebay deploy tiny\.onnx --backend loopback --gain 1\.5 "
+        r"--allow-mismatch, and then find the layer: enginebay bisect tiny-loopback\n",
         ran.err,
     )
     assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]
     document = cli("deploy", "tiny.onnx", "--gain", "1.5", "--json").document
     assert document["error"]["type"] == "NotVerifiedError"
+    # bisect needs an artifact, and nothing was published.
+    following = document["error"]["next"]
+    assert following[:3] == ["enginebay", "deploy", "tiny.onnx"]
+    assert following[-1] == "--allow-mismatch"
     assert document["error"]["message"].splitlines()[1].startswith('place    "y"')
     assert document["verification"]["verdict"] == "mismatched"
     assert 0.1 < document["verification"]["outputs"][0]["rtol_that_passes"] <= 0.5

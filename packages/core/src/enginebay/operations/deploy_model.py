@@ -23,7 +23,7 @@ from enginebay.operations.recipe import (
     find_previous,
     record_recipe,
 )
-from enginebay.operations.recorded_command import python_call
+from enginebay.operations.recorded_command import python_call, typed_with
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.staged_engine import judge_staged, publish_staged
 from enginebay.operations.step_display import show_steps
@@ -263,6 +263,10 @@ def _check_verdict(
         # An engine that cannot run here cannot be bisected.
         if not lines and verification.simulation is None:
             path = shlex.quote(short_path(target))
+            # Nothing was published, so bisect has no artifact before this.
+            if again := typed_with(option):
+                hint = hint.replace(f"{option} publishes the artifact", "publish the artifact")
+                hint += f": {again}"
             hint += f", and then find the layer: enginebay bisect {path}"
     err = NotVerifiedError(verification.explain(suspicions), verdict=verification, hint=hint)
     err.receipt = settled.receipt

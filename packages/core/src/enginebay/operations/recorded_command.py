@@ -28,6 +28,12 @@ def typed(command: str) -> Iterator[None]:
         _typed_command.reset(token)
 
 
+def typed_with(flag: str) -> str:
+    """Return the command line of the enclosing :func:`typed` block with one more flag, or ""."""
+    words = shlex.split(_typed_command.get())[3:]  # without cd FOLDER &&
+    return shlex.join([*words, flag]) if words else ""
+
+
 def python_call() -> str:
     """Return the command line of the enclosing :func:`typed` block or, without one, a Python call.
 
