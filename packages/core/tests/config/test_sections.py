@@ -366,6 +366,10 @@ def test_a_plugin_checks_the_section_of_its_codebase(tmp_path: Path) -> None:
         assert str(problem).startswith(f"{file}:2:1: codebase_config: unknown key 'pretraind'")
         assert problem.hint == "did you mean 'pretrained'?"
         assert check({"codebase_config": {"type": "zoo", "pretrained": True}}).problems == ()
+    broken = CHECKED.replace("read_options}", "lambda request: {}['key']}")
+    with temporary_backend("zoo", broken, group="enginebay.plugins"):
+        (problem,) = check({"codebase_config": {"type": "zoo"}}).problems
+        assert str(problem) == "codebase_checks() of 'zoo' raised KeyError: 'key'"
 
 
 def test_ir_config_wins_over_onnx_config() -> None:

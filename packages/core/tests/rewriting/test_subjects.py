@@ -91,6 +91,7 @@ def test_a_function_of_torch_is_replaced(function, name, call):
         ("function", nn.Linear, "a type"),
         ("function", [torch.relu], "a list"),
         ("module", nn.Linear(1, 1), "a Linear"),
+        ("module", int, "a type"),
         ("module", torch.relu, "a builtin_function_or_method"),
         ("symbolic", make_model, "a function"),
         ("lowering", make_model, "a function"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.config import Problems, backend_params, read_sections
-from enginebay.errors import BackendUnavailableError, ConfigError
+from enginebay.errors import BackendUnavailableError, ConfigError, EnginebayError, one_line
 from enginebay.hooks import ModelRequest
 from enginebay.operations.backend import get_backend
 from enginebay.plugins import contributed
@@ -74,5 +74,9 @@ def _check_codebase(config: Mapping[str, object], problems: Problems) -> None:
             f"no installed plugin has models of '{name}': name yours as file.py:attr"
         )
     elif check_section := contributed("codebase_checks").get(name):
-        with problems.collecting(("codebase_config",)):
+        try:
             check_section(ModelRequest(name="", codebase_config=section))
+        except Exception as err:  # noqa: BLE001  # a plugin's code
+            known = isinstance(err, EnginebayError)
+            text = str(err) if known else f"codebase_checks() of '{name}' raised {one_line(err)}"
+            problems.wrong(("codebase_config",), text, getattr(err, "hint", None))

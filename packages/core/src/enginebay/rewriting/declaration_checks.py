@@ -35,7 +35,7 @@ def name_subject(kind: str, given: object) -> tuple[str, object]:
     if isinstance(given, str):
         return given, None
     if (kind == "function" and isinstance(given, FunctionType)) or (
-        kind == "module" and isinstance(given, type)
+        kind == "module" and isinstance(given, type) and _is_module_class(given)
     ):
         if "ctx" not in inspect.signature(given).parameters:
             return f"{given.__module__}.{given.__qualname__}", given
