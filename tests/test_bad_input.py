@@ -466,7 +466,7 @@ def test_unreadable_recorded_samples_are_refused(cli: Run, artifact: Path) -> No
 @pytest.mark.parametrize(
     ("given", "error", "hint"),
     [
-        (["y=2x4"], "unknown input 'y': the model takes x", "leave 'y' out"),
+        (["y=2x4"], "unknown input 'y': the model takes x", "rename 'y' to 'x'"),
         (
             ["x=3x4"],
             "input 'x' has size 3 in dimension 0 of (3, 4), expected 2: x float32[2, 4]",
@@ -535,7 +535,7 @@ def test_run_refuses_wrong_inputs(
             [],
             ("'models.py:Net' has no example inputs\nhint: pass --input NAME=1x3x224x224, or .*"),
         ),
-        ("relu.onnx", ["y=2x4"], "unknown input 'y': the model takes x\nhint: leave 'y' out"),
+        ("relu.onnx", ["y=2x4"], "unknown input 'y': the model takes x\nhint: rename 'y' to 'x'"),
         (
             "relu.onnx",
             ["x=2x5"],

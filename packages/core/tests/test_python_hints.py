@@ -190,6 +190,10 @@ def test_an_error_has_the_text_of_a_hint_and_passes_on_both_forms() -> None:
         ("cd /models && enginebay deploy net.py:build", []),
         ("enginebay check-env ncnn  # without --with-custom-ops", "enginebay check-env ncnn"),
         ("it isn't there: enginebay backends", "enginebay backends"),
+        (
+            "again: enginebay verify 'it'\"'\"'s' --json, and then: enginebay bisect 'it'\"'\"'s'",
+            ["enginebay", "verify", "it's", "--json"],
+        ),
         ("name its subfolders: enginebay report out/*/", []),
         ("upgrade enginebay and the plugin's package", []),
         ("/usr/bin/enginebay is not the program", []),

@@ -359,6 +359,19 @@ def test_a_wrong_item_is_named(values: list[Any], message: str) -> None:
         list(eb.DataSet(values).items(SPECS))
 
 
+@pytest.mark.parametrize(
+    ("extra", "hint"),
+    [
+        ({"label": 1}, "rename 'label' to 'target', or leave 'label' out"),
+        ({"label": 1, "target": 2}, "leave 'label' out"),
+    ],
+)
+def test_a_target_under_another_name_is_renamed(extra: dict[str, int], hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(eb.DataSet([{"x": X[0], **extra}]).items(SPECS))
+    assert caught.value.hint == hint
+
+
 def calibrate(values: list[Any]) -> list[Any]:
     return list(CheckedItems(eb.DataSet(values), SPECS))
 

@@ -226,6 +226,23 @@ def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -
 
 
 @pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (("input", "mask"), "rename 'input' to 'x'"),
+        (("input", "other"), "rename 'input' or 'other' to 'x' or 'mask'"),
+        (("x", "mask", "label"), "leave 'label' out"),
+    ],
+)
+def test_an_unknown_name_is_renamed_if_an_input_is_missing(
+    names: tuple[str, ...], hint: str
+) -> None:
+    arrays = {name: np.ones((2, 3), np.float32) for name in names}
+    with pytest.raises(InputError) as caught:
+        Doubler(X, MASK)(arrays)
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
     ("limits", "rows", "message", "hint"),
     [
         ((1, 8), 0, "has size 0 in dimension 0 of (0, 3)", "x:0=batch:0:8"),

@@ -220,3 +220,8 @@ def test_resizing_an_empty_axis_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         resize(torch.ones(0, 3), (2, 3))
     assert str(caught.value) == "axis 0 of an input has size 0 and cannot be resized to 2"
+
+
+def test_unknown_name_stays_for_the_wrapper_though_an_open_input_is_missing() -> None:
+    spec = TensorSpec("x", "float32", ("n", 3))
+    assert [*inputs_for([spec], parse_input("input=2x3"))] == ["input"]

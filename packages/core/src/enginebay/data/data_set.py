@@ -14,7 +14,7 @@ import numpy as np
 from enginebay.data.batch_rows import detect_batch_form, split_batches
 from enginebay.data.data_record import DataRecord
 from enginebay.data.data_sources import IterableSource, UnpreparedFolder, open_source
-from enginebay.data.items import Item, build_item, check_no_nan, compute_digest
+from enginebay.data.items import TARGET, Item, build_item, check_no_nan, compute_digest
 from enginebay.errors import InputError, UsageError
 from enginebay.inference import InputCheck
 
@@ -194,7 +194,7 @@ class DataSet:
                 if self._is_rows:
                     item = item._replace(inputs={n: v[None] for n, v in item.inputs.items()})
                 if check is not None:
-                    check.check_names(item.inputs)
+                    check.check_names(item.inputs, spare=TARGET if item.target is None else "")
                     check.check(item.inputs)
                     check_no_nan(item.inputs)
                 if "" not in item.inputs:  # the digest includes the name, which is still unknown

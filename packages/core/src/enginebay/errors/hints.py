@@ -15,7 +15,7 @@ _COMMAND = re.compile(r"\b(?:enginebay|pip|python -m|paddle2onnx|wsl|docker|pyte
 
 # A part of a sentence that begins with a command; the command ends with this part.
 _NEXT = re.compile(
-    r"(?:^|[:;?,] (?:or |and |then )*)((?:enginebay|pip) (?:'[^']*'|[^,;(#&'])+)(&?)"
+    r"""(?:^|[:;?,] (?:or |and |then )*)((?:enginebay|pip) (?:"[^"]*"|'[^']*'|[^,;(#&'])+)(&?)"""
 )
 
 _PLACEHOLDER = re.compile(r"(?:.*=)?[A-Z]{2,}(?:\.\w+)?|.*(?:…|/\*).*")

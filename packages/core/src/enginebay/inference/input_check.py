@@ -66,8 +66,13 @@ class InputCheck:
             hint=f"pass the inputs in this order, or as a dict: {{{example}}}",
         )
 
-    def check_names(self, names: Mapping[str, object]) -> None:
-        """Raise InputError if a name is missing or unknown."""
+    def check_names(self, names: Mapping[str, object], *, spare: str = "") -> None:
+        """Raise InputError if a name is missing or unknown.
+
+        Args:
+            names: The inputs by name.
+            spare: A name that is no input's, but that an unknown one may be meant for.
+        """
         if names.keys() == self._specs.keys():
             return
         expected = ", ".join(self._specs) or "no input"
@@ -77,7 +82,7 @@ class InputCheck:
             close = did_you_mean(str(extra[0]), missing or self._specs)
             raise InputError(
                 f"unknown input '{extra[0]}': the model takes {expected}",
-                hint=close or f"leave '{extra[0]}' out",
+                hint=close or _suggest_name([*map(str, extra)], missing, spare),
             )
         raise InputError(
             f"input '{missing[0]}' is missing: the model takes {expected}",
@@ -196,3 +201,10 @@ def _limit_error(
         hint=f"deploy with a larger range: --dynamic {spec.name}:{axis}={spec.dims[axis]}:{wider} "
         "(for an ONNX file --min-shapes and --max-shapes)",
     )
+
+
+def _suggest_name(unknown: Sequence[str], missing: Sequence[str], spare: str) -> str:
+    found, lacking = (" or ".join(f"'{name}'" for name in names) for names in (unknown, missing))
+    if missing:
+        return f"rename {found} to {lacking}"
+    return (f"rename {found} to '{spare}', or " if spare else "") + f"leave '{unknown[0]}' out"

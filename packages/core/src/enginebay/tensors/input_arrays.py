@@ -100,7 +100,8 @@ def inputs_for(
     named = {_resolve_name(name, specs): value for name, value in given.items()}
     known = {spec.name: spec for spec in specs}
     arrays: dict[str, Array] = {}
-    for name, value in {**known, **named}.items():  # the wrapper rejects unknown names
+    # The wrapper rejects unknown names; an input that one was meant for need not be generated.
+    for name, value in (named if named.keys() - known else {**known, **named}).items():
         if isinstance(value, TensorSpec):
             value = generate_input(known.get(name, value), value)
         arrays[name] = value
