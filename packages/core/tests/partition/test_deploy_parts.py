@@ -209,22 +209,35 @@ def test_invalid_cuts_are_refused_and_leave_no_files(
     assert not (tmp_path / "net").exists()
 
 
-def test_cut_at_a_missing_function_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            "torch.nn.Linear.forwards",
+            (
+                '"torch.nn.Linear.forwards" was not found: "torch.nn.Linear" has no "forwards" '
+                '(did you mean "forward"?)'
+            ),
+        ),
+        (
+            "no_such_package.f",
+            (
+                "the graph cannot be cut at 'first': its marks are neck, head; "
+                '"no_such_package.f" was not found: no module "no_such_package" is loaded'
+            ),
+        ),
+    ],
+)
+def test_cut_at_a_missing_function_is_refused(tmp_path: Path, function: str, message: str) -> None:
+    with pytest.raises(eb.EnginebayError) as caught:
         eb.deploy(
             Network(),
             example(),
             backend="loopback",
             work_dir=tmp_path / "net",
-            export=eb.ExportOptions(
-                rewriters=[eb.marks({"torch.nn.Linear.forwards": "first"})], cuts=["first"]
-            ),
+            export=eb.ExportOptions(rewriters=[eb.marks({function: "first"})], cuts=["first"]),
         )
-    assert str(caught.value) == (
-        "the graph cannot be cut at 'first': its marks are neck, head; "
-        '"torch.nn.Linear.forwards" was not found: "torch.nn.Linear" has no "forwards" '
-        '(did you mean "forward"?)'
-    )
+    assert str(caught.value) == message
 
 
 def test_string_as_cuts_is_refused() -> None:
