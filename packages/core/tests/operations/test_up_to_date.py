@@ -137,11 +137,11 @@ def test_missing_file_is_named(net: Path) -> None:
 def test_changed_option_is_named(net: Path) -> None:
     deploy()
     opened = deploy(dynamic="batch")
-    assert built_again(opened) == "built again: dynamic: default → batch"
+    assert built_again(opened) == "built again: dynamic: none → batch"
     looser = deploy(dynamic="batch", verify={"rtol": 0.01})
     assert built_again(looser) == "built again: verify.rtol: default → 0.01"
     both = built_again(deploy())
-    assert both == "built again: dynamic: batch → default, verify.rtol: 0.01 → default"
+    assert both == "built again: dynamic: batch → none, verify.rtol: 0.01 → default"
 
 
 def test_other_example_is_a_change(net: Path) -> None:

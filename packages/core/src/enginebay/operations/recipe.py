@@ -231,7 +231,7 @@ def _compare_recipes(
         *_pairs(recipe.versions, _versions(options)),
         *_pairs(recipe.options, options),
     )
-    return [f"{name}: {_show(a)} → {_show(b)}" for name, a, b in pairs if a != b] + [
+    return [f"{name}: {_show(name, a)} → {_show(name, b)}" for name, a, b in pairs if a != b] + [
         f"{path} {'is new' if not a else 'has changed' if b else 'is gone'}"
         for path, a, b in _pairs(recipe.files, files)
         if a != b
@@ -245,9 +245,11 @@ def _pairs(
         yield name, old.get(name), new.get(name)
 
 
-def _show(value: object) -> str:
+def _show(name: str, value: object) -> str:
     """Return an option's value for a message; arrays and modules have digests."""
-    text = "default" if value is None else value if isinstance(value, str) else json.dumps(value)
+    if value is None:  # fields such as verify.rtol have defaults
+        return "default" if "." in name else "none"
+    text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) < _LONGEST else f"{text[:_LONGEST]}…"
 
 
