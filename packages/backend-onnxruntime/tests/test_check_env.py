@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -124,6 +125,7 @@ def test_the_command_exits_with_0_if_all_checks_pass(capfd):
     assert ran.code == 0
     (result,) = ran.document["backends"]
     assert result["ok"] is True
+    assert {"fix", "next"}.isdisjoint(ran.document)
 
 
 @no_cuda
@@ -131,7 +133,13 @@ def test_the_command_exits_with_3_if_a_named_backend_fails(capfd):
     code, out, _ = call_command(capfd, "check-env", "onnxruntime", "--device", "cuda")
     assert code == 3
     assert "onnxruntime: NOT OK" in out
-    assert f"fix: {install_command('enginebay-onnxruntime[gpu]', '--force-reinstall')}" in out
+    fix = install_command("enginebay-onnxruntime[gpu]", "--force-reinstall")
+    assert f"fix: {fix}" in out
+    document = call_command(
+        capfd, "check-env", "onnxruntime", "--device", "cuda", "--json"
+    ).document
+    assert document["fix"].startswith(fix)
+    assert document["next"][: len(shlex.split(fix))] == shlex.split(fix)
 
 
 # -- an environment without ONNX Runtime ----------------------------------------------------------

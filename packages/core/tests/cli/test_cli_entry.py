@@ -22,6 +22,7 @@ from enginebay.cli.installed_commands import (
     read_summary,
 )
 from enginebay.environment import install_command
+from enginebay.errors import next_command
 from enginebay_testing import temporary_backend
 from enginebay_testing.command_runs import command as command_line, environment
 
@@ -492,6 +493,9 @@ def test_check_env_of_a_broken_backend_is_exit_code_3_only_by_name(
     assert everything.code == 0
     states = {one["name"]: one["ok"] for one in everything.document["backends"]}
     assert (states["loopback"], states["sick"]) == (True, False)
+    sick = next(one for one in everything.document["backends"] if one["name"] == "sick")
+    assert everything.document["fix"] == sick["fix"]
+    assert everything.document["next"] == next_command(sick["fix"])
 
 
 def test_nothing_is_installed(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:

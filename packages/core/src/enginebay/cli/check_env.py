@@ -14,10 +14,11 @@ from enginebay.cli.output import (
     stdout_on_stderr,
     styled,
 )
-from enginebay.errors import BackendUnavailableError, EnginebayError, UsageError
+from enginebay.errors import BackendUnavailableError, EnginebayError, UsageError, next_command
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
 
 EXAMPLES = ("enginebay check-env", "enginebay check-env {backend} --device cpu")
 
@@ -68,12 +69,20 @@ def run(args: Namespace) -> int:
     with stdout_on_stderr():
         results = [_check_backend(name, args) for name in dict.fromkeys(names)]
     if args.json:
-        print_json({"backends": results})
+        print_json({"backends": results, **_first_fix(results)})
     else:
         for result in results:
             _print_result(result)
     broken = any(not result["ok"] for result in results)
     return UNAVAILABLE if broken and args.names else 0
+
+
+def _first_fix(results: Sequence[dict[str, Any]]) -> dict[str, object]:
+    """Return the first fix, and the command to type next; empty if all backends are ready."""
+    failed = [one for one in results if not one["ok"]]
+    steps = (each for one in failed for each in (one, *one["checks"]))
+    fix = next((each["fix"] for each in steps if each["fix"] and each.get("status") != "ok"), None)
+    return {"fix": fix, "next": next_command(fix)} if failed else {}
 
 
 def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
