@@ -122,9 +122,7 @@ def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
 def test_second_name_alone_is_refused(inputs: list[TensorSpec], hint: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_dynamic(["batch", "length"], inputs)
-    assert str(caught.value) == (
-        "'batch' and 'length' both name the first axis of every input, which has one name"
-    )
+    assert str(caught.value) == ("'batch' and 'length' both name the first axis of every input")
     assert caught.value.hint == f"name another axis: {hint}"
     assert parse_dynamic(["batch", "batch"], INPUTS) == parse_dynamic("batch", INPUTS)
 

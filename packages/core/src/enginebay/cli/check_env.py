@@ -68,21 +68,20 @@ def run(args: Namespace) -> int:
         print_none_installed()
     with stdout_on_stderr():
         results = [_check_backend(name, args) for name in dict.fromkeys(names)]
+    failed = any(not result["ok"] for result in results) and bool(args.names)
     if args.json:
-        print_json({"backends": results, **_first_fix(results)})
+        print_json({"backends": results, **(_first_fix(results) if failed else {})})
     else:
         for result in results:
             _print_result(result)
-    broken = any(not result["ok"] for result in results)
-    return UNAVAILABLE if broken and args.names else 0
+    return UNAVAILABLE if failed else 0
 
 
 def _first_fix(results: Sequence[dict[str, Any]]) -> dict[str, object]:
-    """Return the first fix, and the command to type next; empty if all backends are ready."""
-    failed = [one for one in results if not one["ok"]]
-    steps = (each for one in failed for each in (one, *one["checks"]))
-    fix = next((each["fix"] for each in steps if each["fix"] and each.get("status") != "ok"), None)
-    return {"fix": fix, "next": next_command(fix)} if failed else {}
+    """Return the fix of the first fault, and the command to type next."""
+    faults = [one for result in results for one in (result, *result["checks"])]
+    fix = next((one["fix"] for one in faults if one["fix"] and one.get("status") != "ok"), None)
+    return {"fix": fix, "next": next_command(fix)}
 
 
 def _check_backend(name: str, args: Namespace) -> dict[str, Any]:

@@ -47,8 +47,7 @@ def parse_dynamic(
         # A shorter input has no second axis.
         names = [spec.name for spec in inputs if len(spec.dims or ()) > 1] or ["INPUT"]
         raise InputError(
-            f"'{bare[0]}' and '{bare[1]}' both name the first axis of every input, which has one "
-            "name",
+            f"'{bare[0]}' and '{bare[1]}' both name the first axis of every input",
             hint=f"name another axis: {' '.join(f'--dynamic {n}:1={bare[1]}' for n in names)}",
         )
     for text in texts:
