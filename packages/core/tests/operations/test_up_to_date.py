@@ -253,6 +253,27 @@ def test_module_that_was_looked_for_counts_when_it_is_there(hidden: Path) -> Non
     assert built_again(deploy()) == f"built again: {hidden / 'optional_part.py'} is new"
 
 
+@pytest.mark.parametrize("read", ["os.environ.get('WIDTH', 3)", "os.getenv('WIDTH') or 3"])
+def test_variable_that_the_code_of_weights_reads_counts(
+    read: str, net: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"import os, torch\nNet = lambda: torch.nn.Linear(4, 3, bias=int({read}) < 4)\n"
+    (net / "wide.py").write_text(source)
+    torch.save(torch.nn.Linear(4, 3).state_dict(), net / "w.pt")
+
+    def deploy_with_weights() -> eb.Deployment:
+        options = {"backend": "loopback", "work_dir": net / "out", "reuse": True}
+        return eb.deploy("wide.py:Net?weights=w.pt", torch.ones(1, 4), **options)
+
+    read_before = type(os.environ).__getitem__
+    deploy_with_weights()
+    assert type(os.environ).__getitem__ is read_before
+    monkeypatch.setenv("COLUMNS", "99")  # which no model reads
+    assert deploy_with_weights().notes[0].startswith("up to date")
+    monkeypatch.setenv("WIDTH", "2")
+    assert built_again(deploy_with_weights()) == "built again: $WIDTH has changed"
+
+
 def test_names_are_of_files_and_not_of_texts(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = deploy().artifact.path
     other = net / "other"

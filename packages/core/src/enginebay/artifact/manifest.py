@@ -325,6 +325,8 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
 
 def is_manifest(path: Path) -> bool:
     """Return True if a file is an Enginebay manifest of any format version."""
+    if not path.is_file():  # a pipe would wait for its writer
+        return False
     try:
         _decode_struct(path.read_bytes(), _Header, path, "")
     except (OSError, ArtifactError):

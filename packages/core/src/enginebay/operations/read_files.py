@@ -1,4 +1,4 @@
-"""The local files that the code of a ``with`` block reads.
+"""The local files, and the environment's variables, that the code of a ``with`` block reads.
 
 A later deployment compares their digests, and then need not load the model to know that nothing
 has changed. Libraries count by their versions: a file below ``site-packages`` is not local.
@@ -13,35 +13,68 @@ import sysconfig
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from enginebay.plugins import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from types import FrameType
 
 #: The paths that the current blocks have opened; several threads may deploy at once.
 _blocks: list[set[str]] = []
+_lock = Lock()
+
+#: The class of ``os.environ``, whose reads no audit hook hears.
+_Environ: Any = type(os.environ)
+_READ = _Environ.__getitem__
 
 
 @contextmanager
 def watch_files() -> Iterator[set[str]]:
     """Yield a set, to which each file that Python opens for reading in the block is added.
 
-    What a library opens in C++ or Rust is missing, as are the imported modules.
+    A variable of the environment that local code reads is added as ``$NAME``. What a library opens
+    in C++ or Rust is missing, as are the imported modules.
     """
     _add_hook()
     opened: set[str] = set()
-    _blocks.append(opened)
+    with _lock:
+        _blocks.append(opened)
+        _Environ.__getitem__ = _read_variable
     try:
         yield opened
     finally:
-        _blocks[:] = [block for block in _blocks if block is not opened]
+        with _lock:
+            _blocks[:] = [block for block in _blocks if block is not opened]
+            if not _blocks:
+                _Environ.__getitem__ = _READ
+
+
+def _read_variable(variables: object, name: str) -> str:
+    _hear_variable(name, sys._getframe(1))
+    return str(_READ(variables, name))
+
+
+def _hear_variable(name: str, frame: FrameType | None) -> None:
+    while frame and frame.f_code.co_filename.startswith("<frozen"):  # os.getenv, environ.get
+        frame = frame.f_back
+    # Code that names no variable copies them all, for a process that it starts.
+    if frame and name in frame.f_code.co_consts and _is_local_code(frame.f_code.co_filename):
+        for block in [*_blocks]:
+            block.add(f"${name}")
+
+
+@cache
+def _is_local_code(file: str) -> bool:
+    return _is_local(Path(file).absolute())
 
 
 @cache
 def _add_hook() -> None:
     sys.addaudithook(_hear)  # cannot be removed
+    _foreign_folders()  # reads variables itself
 
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
@@ -60,17 +93,24 @@ def digest_files(paths: Iterable[str], *, apart_from: Path) -> dict[str, str]:
     """Return path → SHA-256 of the local files among ``paths``.
 
     Args:
-        paths: Files, and folders with all that is in them.
+        paths: Files, folders with all that is in them, and variables as ``$NAME``.
         apart_from: A folder whose files are left out.
     """
     found: set[Path] = set()
-    for path in map(Path, map(os.path.normpath, paths)):
+    names = {*paths}
+    variables = {name for name in names if name.startswith("$")}
+    for path in map(Path, map(os.path.normpath, names - variables)):
         found |= {*path.rglob("*")} if path.is_dir() else {path}
     return {
         str(path): digest
         for path in sorted(found)
         if not path.is_relative_to(apart_from) and _is_local(path) and (digest := _digest(path))
-    }
+    } | {name: _digest_variable(name[1:]) for name in sorted(variables)}
+
+
+def _digest_variable(name: str) -> str:
+    value = os.environ.get(name)
+    return "unset" if value is None else hashlib.sha256(value.encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "enginebay compare net.py:build --all",
     "enginebay compare model.onnx --backend onnxruntime,openvino --precision fp32,fp16",
-    "enginebay compare net.py:build --backend openvino --axis 'threads=1 2'",
 )
 
 
