@@ -203,7 +203,8 @@ def test_a_signal_that_was_ignored_stays_ignored(
 ) -> None:
     """nohup ignores SIGHUP, and shells ignore SIGINT for background jobs."""
     (here / "model.py").write_text(
-        f"import os, signal\nos.kill(os.getpid(), signal.{name})\nraise SystemExit('went on')\nx = 1\n"
+        f"import os, signal\nos.kill(os.getpid(), signal.{name})\n"
+        "raise SystemExit('went on')\nx = 1\n"
     )
     done = subprocess.run(
         [*ignoring, *command("deploy", "model.py:x", "--backend", "loopback")],
