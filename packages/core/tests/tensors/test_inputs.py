@@ -222,6 +222,7 @@ def test_resizing_an_empty_axis_is_refused() -> None:
     assert str(caught.value) == "axis 0 of an input has size 0 and cannot be resized to 2"
 
 
-def test_unknown_name_stays_for_the_wrapper_though_an_open_input_is_missing() -> None:
-    spec = TensorSpec("x", "float32", ("n", 3))
-    assert [*inputs_for([spec], parse_input("input=2x3"))] == ["input"]
+def test_unknown_name_is_told_where_an_open_input_is_missing() -> None:
+    with pytest.raises(InputError, match=r"^unknown input 'input': the model takes x") as raised:
+        inputs_for([TensorSpec("x", "float32", ("n", 3))], parse_input("input=2x3"))
+    assert raised.value.hint == "rename 'input' to 'x'"

@@ -262,6 +262,10 @@ def test_inputs_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> Non
         lab.audit(files, {"z": np.ones((2, 8), "float32")})
     with pytest.raises(InputError, match=r"^input 'x' has size 3 in dimension 0 of \(3, 8\)"):
         lab.audit(files, {"x": np.ones((3, 8), "float32")})
+    opened = [save_net(tmp_path / f"{name}.onnx", dims=("n", 8)) for name in "ab"]
+    with pytest.raises(InputError, match=r"^unknown input 'z': the model takes x") as raised:
+        lab.audit(opened, {"z": np.ones((2, 8), "float32")})
+    assert raised.value.hint == "rename 'z' to 'x'"
 
 
 def test_the_first_file_must_run(folder: Path, tmp_path: Path) -> None:

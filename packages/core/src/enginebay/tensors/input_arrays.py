@@ -94,14 +94,20 @@ def inputs_for(
             input. Missing inputs are generated with the shapes in ``specs``.
 
     Raises:
-        InputError: A missing input has a dynamic size, or an array has no name though the model
-            has several inputs.
+        InputError: A missing input has a dynamic size or was given under an unknown name, or an
+            array has no name though the model has several inputs.
     """
     named = {_resolve_name(name, specs): value for name, value in given.items()}
     known = {spec.name: spec for spec in specs}
+    unknown = [name for name in named if name not in known]
     arrays: dict[str, Array] = {}
-    # The wrapper rejects unknown names; an input that one was meant for need not be generated.
-    for name, value in (named if named.keys() - known else {**known, **named}).items():
+    for name, value in {**known, **named}.items():
+        # The wrapper rejects unknown names, too late if this input, which was meant, is generated.
+        if unknown and name not in named:
+            raise InputError(
+                f"unknown input '{unknown[0]}': the model takes {', '.join(known)}",
+                hint=did_you_mean(unknown[0], [name]) or f"rename '{unknown[0]}' to '{name}'",
+            )
         if isinstance(value, TensorSpec):
             value = generate_input(known.get(name, value), value)
         arrays[name] = value
