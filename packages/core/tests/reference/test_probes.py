@@ -83,7 +83,7 @@ def test_redrawn_integers_stay_in_range_and_masks_keep_their_sum():
     probes = draw_by_label({"ids": ids, "mask": mask})
     assert list(probes) == [
         *("mask: padding at the left", "mask: mostly padding", "mask: an empty row"),
-        *("redrawn", "permuted", "integers turned over", "integers beyond 32 bits"),
+        *("redrawn", "permuted", "integers turned over"),
     ]
     for probe in (probes["redrawn"], probes["permuted"]):
         assert 3 <= probe.inputs["ids"].min() <= probe.inputs["ids"].max() <= 9
@@ -194,19 +194,6 @@ def test_numeric_integers_are_probed_with_the_opposite_sign():
     assert probe.inputs["mask"].min() >= 0
     assert (probe.inputs["length"] == 4).all()
     assert "integers turned over" not in draw_by_label({"ids": numbers}, below={"ids": 30})
-
-
-def test_numeric_integers_of_64_bits_are_probed_beyond_32_bits():
-    numbers = np.array([[3, 9, 5, 7]])
-    example = {"wide": numbers, "narrow": numbers.astype(np.int32), "mask": numbers % 2}
-    probe = draw_by_label(example)["integers beyond 32 bits"]
-    assert probe.beyond
-    assert 2**32 + 3 <= probe.inputs["wide"].min() <= probe.inputs["wide"].max() <= 2**32 + 9
-    assert 3 <= probe.inputs["narrow"].min() <= probe.inputs["narrow"].max() <= 9
-    assert probe.inputs["mask"].max() <= 1
-    for other in ({"narrow": example["narrow"]}, {"wide": numbers, "x": X}):
-        assert "integers beyond 32 bits" not in draw_by_label(other)
-    assert "integers beyond 32 bits" not in draw_by_label({"ids": numbers}, below={"ids": 30})
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 4), (64, 64)])

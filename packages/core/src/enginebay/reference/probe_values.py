@@ -145,12 +145,7 @@ class ValueGenerator:
             return {} if self._is_mask_input(name) else self._float_levels(name, array)
         # If there are floats, integers are lengths and positions, which are never negative.
         if self._can_invert(name) and not any(map(is_float, self._example.values())):
-            levels = {"integers turned over": lambda shape: ~self.redraw(name, shape)}
-            if array.dtype.itemsize > 4:  # an engine may keep 32 bits of them
-                levels["integers beyond 32 bits"] = lambda shape: (
-                    self.redraw(name, shape) + array.dtype.type(2**32)
-                )
-            return levels
+            return {"integers turned over": lambda shape: ~self.redraw(name, shape)}
         return {}
 
     def own_levels(self, name: str) -> dict[str, Draw]:
