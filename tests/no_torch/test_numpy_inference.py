@@ -42,7 +42,7 @@ def linear(tmp_path: Path) -> Path:
 
 
 def test_model_file_that_imports_torch_names_the_extra(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text("import torch.nn\n")
+    (tmp_path / "net.py").write_text("import torch.nn\n\n\ndef build(): ...\n")
     command = ["enginebay", "deploy", "net.py:build", "--backend", "onnxruntime"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 3
