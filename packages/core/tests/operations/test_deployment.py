@@ -279,18 +279,24 @@ def test_verify_with_inputs_but_no_reference_is_refused(
         eb.verify(deployed[1].artifact, {"x": torch.ones(1, 4)})
 
 
-def test_wrong_engine_is_a_mismatch_and_not_published(tmp_path: Path) -> None:
+def deploy_on_wrong_engine(work_dir: str | Path) -> NotVerifiedError:
+    """Return the error about an engine whose outputs are a hundredth too large."""
     with pytest.raises(NotVerifiedError) as caught:
         eb.deploy(
             nn.Linear(3, 2),
             torch.ones(1, 3),
             backend="loopback",
             params={"gain": 1.01},
-            work_dir=tmp_path / "out",
+            work_dir=work_dir,
         )
-    assert caught.value.verdict.verdict == "mismatched"
-    assert caught.value.receipt.engine == f"onnx.reference {onnx.__version__}"
-    assert "would pass" in str(caught.value)
+    return caught.value
+
+
+def test_wrong_engine_is_a_mismatch_and_not_published(tmp_path: Path) -> None:
+    error = deploy_on_wrong_engine(tmp_path / "out")
+    assert error.verdict.verdict == "mismatched"
+    assert error.receipt.engine == f"onnx.reference {onnx.__version__}"
+    assert "would pass" in str(error)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -298,15 +304,8 @@ def test_the_hint_of_a_mismatch_has_no_folder_that_reads_as_a_flag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotVerifiedError) as caught:
-        eb.deploy(
-            nn.Linear(3, 2),
-            torch.ones(1, 3),
-            backend="loopback",
-            params={"gain": 1.01},
-            work_dir="-out",
-        )
-    assert "find the layer: enginebay bisect ./-out" in (caught.value.hint or "")
+    error = deploy_on_wrong_engine("-out")
+    assert "find the layer: enginebay bisect ./-out" in (error.hint or "")
 
 
 def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:
