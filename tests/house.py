@@ -7,6 +7,7 @@ the ceilings to the figures. It raises none: that is a decision, which a person 
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -142,12 +143,15 @@ def loaded_modules() -> list[str]:
         text = "g (float[1, 3] x) => (float[1, 3] y) { y = Relu(x) }"
         onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), model)
         eb.convert(model, backend="onnxruntime", work_dir=artifact)
-        command = [sys.executable, "-c", _LOAD, str(artifact)]
-        # A process may write the cache of plugins: the first one, or after a test beside this one.
-        runs = [
-            subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(3)
-        ]
-    return min((run.stdout.split() for run in runs), key=len)
+        # The first process writes the cache of plugins and the second reads it. The cache is of no
+        # other test's, and without -P it would depend on what is written into the current folder.
+        command = [sys.executable, "-P", "-c", _LOAD, str(artifact)]
+        environment = {**os.environ, "XDG_CACHE_HOME": folder}
+        for _ in range(2):
+            run = subprocess.run(
+                command, capture_output=True, text=True, check=True, env=environment
+            )
+    return run.stdout.split()
 
 
 def rooms() -> dict[str, list[Path]]:
