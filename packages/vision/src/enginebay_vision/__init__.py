@@ -1,4 +1,4 @@
-"""Images for Enginebay: tasks of image models, data sets of images, metrics and a comparator.
+"""Images for Enginebay: tasks of image models, data sets of images, metrics and comparators.
 
 ::
 

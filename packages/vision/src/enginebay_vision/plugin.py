@@ -1,4 +1,4 @@
-"""The hooks that this plugin implements: tasks, metrics, and the comparator ``detections``."""
+"""The hooks that this plugin implements: tasks, metrics and comparators."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay.hooks import ComparatorRequest, MetricRequest, Task
+    from enginebay_vision.class_maps import ClassMap
     from enginebay_vision.detections.comparator import Detections
     from enginebay_vision.metrics.image_metric import ImageMetric
 
@@ -43,9 +44,9 @@ def metrics() -> Mapping[str, Callable[[MetricRequest], ImageMetric]]:
 
 
 @eb.hookimpl
-def comparators() -> Mapping[str, Callable[[ComparatorRequest], Detections]]:
-    """Return the function that builds the comparator ``detections``."""
-    return {"detections": _build_comparator}
+def comparators() -> Mapping[str, Callable[[ComparatorRequest], Detections | ClassMap]]:
+    """Return the functions that build the comparators ``detections`` and ``class-map``."""
+    return {"detections": _build_detections, "class-map": _build_class_map}
 
 
 def _convert_task(module: str, name: str, record: Mapping[str, object]) -> Task:
@@ -63,7 +64,13 @@ def _build_metric(request: MetricRequest) -> ImageMetric:
     return build_metric(request.name)
 
 
-def _build_comparator(request: ComparatorRequest) -> Detections:
+def _build_detections(request: ComparatorRequest) -> Detections:
     from enginebay_vision.detections.comparator import Detections
 
     return Detections(request.argument)
+
+
+def _build_class_map(request: ComparatorRequest) -> ClassMap:
+    from enginebay_vision.class_maps import ClassMap
+
+    return ClassMap(request.argument)
