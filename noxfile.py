@@ -40,6 +40,7 @@ PACKAGES = {
     "enginebay-transformers": "packages/codebase-transformers",
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-mmdet": "packages/codebase-mmdet",
+    "enginebay-mmseg": "packages/codebase-mmseg",
     "enginebay-lab": "packages/lab",
     "enginebay-vision": "packages/vision",
     "enginebay-build-cache": "examples/build-cache",

@@ -1,0 +1,32 @@
+"""The plugin: a model source (function that builds a model), and the rewriter of its models."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enginebay.hooks import ModelRequest, RewritersRequest
+
+
+@eb.hookimpl
+def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return, for the scheme ``mmseg``, the function that imports mmseg and builds a model."""
+    from enginebay_mmseg.source import build_segmenter
+
+    return {"mmseg": build_segmenter}
+
+
+@eb.hookimpl
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
+    """Return the rewriter of segmenters; an empty set if this process has built no segmenter."""
+    # Otherwise every export would report a rewriter that never fired.
+    if "enginebay_mmseg.segmenter" not in sys.modules:
+        return eb.RewriterSet()
+    from enginebay_mmseg.rewriters import REWRITERS
+
+    return REWRITERS
