@@ -59,6 +59,42 @@ def test_keypoints_are_mapped_back_to_the_image() -> None:
     ]
 
 
+def simcc(**fields: Any) -> vision.KeypointDetection:
+    return task(output="a", output_y="b", **fields)
+
+
+def test_points_of_simcc_are_where_each_axis_has_its_largest_score() -> None:
+    """The input is 12 wide and 16 high: half a pixel for each place."""
+    a, b = np.zeros((1, 2, 24)), np.zeros((1, 2, 32))
+    a[0, 0, 7], b[0, 0, 31] = 0.9, 0.5
+    a[0, 1, 23], b[0, 1, 0] = 0.25, 0.75
+    assert simcc().postprocess({"a": a, "b": b}, (24, 16)) == [
+        vision.Keypoint("head", 0, 0.5, 7.0, 15.5),
+        vision.Keypoint("hand", 1, 0.25, 23.0, 0.0),
+    ]
+
+
+def test_outputs_that_do_not_fit_simcc_are_refused() -> None:
+    image = (eb.TensorSpec("x", "float32", (1, 3, 16, 12)),)
+    first = eb.TensorSpec("a", "float32", (1, 2, 24))
+    assert simcc().fit(image, [first, eb.TensorSpec("b", "float32", (1, 2, "n"))]).output == "a"
+    for second, message in (
+        (("c", (1, 2, 32)), "unknown output 'b' in the task; available: a, c"),
+        (("b", (1, 2, 8, 8)), "the task expects scores of places, NxKxp, but the output is b"),
+        (("b", (1, 3, 32)), "the task has 2 classes, but the output is b float32[1, 3, 32]"),
+    ):
+        with pytest.raises(eb.EnginebayError) as caught:
+            simcc().fit(image, [first, eb.TensorSpec(second[0], "float32", second[1])])
+        assert str(caught.value).startswith(message)
+    for shape, message in (
+        ((1, 3, 8), "output 'b' has 3 rows of scores, but the task has 2 points"),
+        ((1, 8), "output 'b' has the shape (8,) for one image; expected K×places"),
+    ):
+        with pytest.raises(eb.EnginebayError) as caught:
+            simcc().postprocess({"a": np.zeros((1, 2, 8)), "b": np.zeros(shape)}, (9, 9))
+        assert str(caught.value) == message
+
+
 def test_lines_are_drawn_between_confident_keypoints_only(tmp_path: Path) -> None:
     points = [vision.Keypoint("", 0, 0.9, 50, 50), vision.Keypoint("", 1, 0.9, 90, 50)]
     fitting = task(skeleton=((0, 1),))

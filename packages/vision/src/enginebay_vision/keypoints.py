@@ -1,15 +1,15 @@
-"""Keypoint detection: finds the points of one body in a top-down model's heatmaps."""
+"""Keypoint detection: finds the points of one body in a top-down model's outputs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from enginebay.errors import InferenceError, InputError, UsageError
 from enginebay_vision.drawing import paint_points
-from enginebay_vision.model_checks import check_classes, check_maps
-from enginebay_vision.outputs import read_channels_first
+from enginebay_vision.model_checks import check_classes, check_maps, find_spec
+from enginebay_vision.outputs import read_channels_first, read_finite
 from enginebay_vision.results import Keypoint
 from enginebay_vision.task import OneOutputTask
 from enginebay_vision.truth.coco import read_coco_file
@@ -43,7 +43,10 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
     Attributes:
         classes: The names of the points, in the model's order.
         output: The output with a heatmap for each point, ``1×K×h×w``; empty for the model's first
-            output.
+            output. With ``output_y``, the output with a score for each place from left to right,
+            ``1×K×places``, as in SimCC.
+        output_y: The output with a score for each place from top to bottom, ``1×K×places``; empty
+            for a model with heatmaps.
         skeleton: Pairs of point indices; a drawing connects the points of a pair by a line.
         threshold: The minimum score of points in a drawing.
         sigmas: For metrics, the standard deviation of each point's annotations, relative to the
@@ -52,6 +55,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
             out of the image.
     """
 
+    output_y: str = ""
     skeleton: tuple[tuple[int, int], ...] = ()
     threshold: float = 0.3
     sigmas: tuple[float, ...] = ()
@@ -68,9 +72,23 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         if not (all(sigma > 0 for sigma in self.sigmas) and self.padding > 0):
             raise UsageError("'sigmas' or 'padding' is invalid; expected numbers above 0")
 
+    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
+        """Return a copy of the task; empty names and dtypes are replaced by the model's.
+
+        Raises:
+            UsageError: The task does not fit the model.
+        """
+        if self.output_y:
+            output = find_spec(self.output_y, outputs, "output")
+            if output.dims is not None:  # the rank is known
+                self.check_output(output, output.dims)
+        return super().fit(inputs, outputs)
+
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Raise a ``UsageError`` unless the output has a heatmap for each point."""
-        check_maps(output, dims, ("heatmaps", "NKhw"))
+        """Raise a ``UsageError`` unless the output has a heatmap, or scores, for each point."""
+        check_maps(
+            output, dims, ("scores of places", "NKp") if self.output_y else ("heatmaps", "NKhw")
+        )
         check_classes(self.classes, output, [dims[1]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
@@ -110,22 +128,42 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
     ) -> list[Keypoint]:
         """Return the position and score of each point, in the model's order."""
-        maps = read_channels_first(outputs, self.output, "NCHW")
-        if self.classes and len(maps) != len(self.classes):
-            raise InferenceError(
-                f"output '{self.output}' has {len(maps)} heatmaps, but the task has "
-                f"{len(self.classes)} points"
-            )
         placed = self.image.place(*size)
-        peaks, scores = _find_peaks(maps)
-        # An entry of a map covers several pixels of the network's input.
-        entry_size = np.array([placed.width / maps.shape[2], placed.height / maps.shape[1]])
+        if self.output_y:
+            rows = [self._read_places(outputs, name) for name in (self.output, self.output_y)]
+            peaks = np.stack([scores.argmax(1) for scores in rows], axis=1)
+            # As sure as the less sure of both coordinates, as in SimCC.
+            scores = np.minimum(*(scores.max(1) for scores in rows))
+            counts = [scores.shape[1] for scores in rows]
+        else:
+            maps = read_channels_first(outputs, self.output, "NCHW")
+            self._check_count(self.output, len(maps), "heatmaps")
+            peaks, scores = _find_peaks(maps)
+            counts = [maps.shape[2], maps.shape[1]]
+        # An entry covers several pixels of the network's input, or a part of one.
+        entry_size = np.array([placed.width, placed.height]) / counts
         moved = peaks * entry_size - [placed.left, placed.top]
         points = (moved / [placed.scale_x, placed.scale_y]).tolist()
         return [
             Keypoint(self.class_name(index), index, score, *point)
             for index, (score, point) in enumerate(zip(scores.tolist(), points, strict=True))
         ]
+
+    def _read_places(self, outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
+        """Return the scores of an axis's places, ``K×places``."""
+        scores = read_finite(outputs, name, np.float32)
+        if scores.ndim != 2 or 0 in scores.shape:
+            raise InferenceError(
+                f"output '{name}' has the shape {scores.shape} for one image; expected K×places"
+            )
+        self._check_count(name, len(scores), "rows of scores")
+        return scores
+
+    def _check_count(self, name: str, count: int, what: str) -> None:
+        if self.classes and count != len(self.classes):
+            raise InferenceError(
+                f"output '{name}' has {count} {what}, but the task has {len(self.classes)} points"
+            )
 
     def paint_results(self, image: PilImage, results: Sequence[Keypoint]) -> PilImage:
         """Paint the points and the skeleton's lines on an image; return the image.
