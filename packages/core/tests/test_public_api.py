@@ -34,6 +34,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         eb.depoly  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["preview", "Preview", "compare"])
+def test_a_name_of_the_lab_is_an_error_that_says_where_it_is(name: str) -> None:
+    message = f"has no attribute '{name}': look in enginebay_lab, which comes with pip install "
+    with pytest.raises(AttributeError, match=message):
+        getattr(eb, name)
+    assert not hasattr(eb, name)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "absent"),

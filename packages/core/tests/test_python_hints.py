@@ -99,7 +99,7 @@ def test_a_hint_has_an_option_for_each_place() -> None:
 
 
 def test_names_in_plain_text_are_those_of_core() -> None:
-    functions = (eb.deploy, eb.export, eb.convert, eb.load, eb.verify, eb.preview, eb.DataSet)
+    functions = (eb.deploy, eb.export, eb.convert, eb.load, eb.verify, eb.DataSet)
     known = {name for each in functions for name in inspect.signature(each).parameters}
     assert known | {*eb.VerifyOptions.__struct_fields__} >= _ARGUMENTS
     for name, owner in _OPTION_CLASSES.items():

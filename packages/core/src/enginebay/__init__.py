@@ -49,10 +49,6 @@ if TYPE_CHECKING:
         RecordedCalls as RecordedCalls,
         record as record,
     )
-    from enginebay.obstacles import (
-        Preview as Preview,
-        preview as preview,
-    )
     from enginebay.operations import (
         Backend as Backend,
         Deployment as Deployment,
@@ -94,7 +90,6 @@ _fetch, __dir__, __all__ = lazy_names(
         "inference": "Receipt Wrapper",
         "ir": "IRModel",
         "models": "RecordedCalls record",
-        "obstacles": "Preview preview",
         "operations": "Backend Deployment convert deploy export get_backend load rewrite verify",
         "params": "BackendParams ConfigKey FileName",
         "plugins": "BackendStatus list_backends",
@@ -113,4 +108,13 @@ def __getattr__(name: str) -> object:
         from enginebay.errors import windows_error
 
         raise windows_error()
+    if not name.startswith("_") and name not in __all__:
+        from enginebay.installation import install_command, read_known
+
+        # The functions of the lab, which have the names of its commands.
+        if package := read_known()["commands"].get(name.lower()):
+            raise AttributeError(
+                f"module 'enginebay' has no attribute '{name}': look in "
+                f"{package.replace('-', '_')}, which comes with {install_command(package)}"
+            )
     return _fetch(name)

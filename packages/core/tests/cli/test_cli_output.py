@@ -178,12 +178,6 @@ def test_results_print_as_their_commands_do_and_are_their_documents(cli: Run, he
     document = cli("verify", "out", "--json").document
     assert document | eb.verify("out").to_dict() == document
 
-    preview = eb.preview("net.py:build", backends=["loopback"])
-    assert f"{preview}\n" == cli("preview", "net.py:build", "--backend", "loopback").out
-    assert repr(preview) == "<Preview of net.py:build, clear, on 1 backends>"
-    line = ("preview", "net.py:build", "--backend", "loopback", "--json")
-    assert preview.to_dict() == cli(*line).document
-
 
 def test_long_work_prints_its_step_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
     class Lines(io.StringIO):

@@ -89,34 +89,6 @@ def test_export_with_missing_operators_is_refused(tmp_path, model):
 
 
 @pytest.mark.usefixtures("_small")
-def test_preview_lists_missing_and_lowered_operators(model, capsys):
-    assert main(["preview", model, "--backend", "small", "--json"]) == 1
-    (row,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
-    assert row == {
-        "backend": "small",
-        "ir": "exported_program",
-        "obstacles": [
-            {
-                "operator": "aten::special_bessel_j0",
-                "modules": ["body.2", "head"],
-                "reason": "the engine does not support it",
-                "rewriter": "",
-            },
-            {
-                "operator": "aten::special_i1",
-                "modules": [],
-                "reason": "the engine does not support it",
-                "rewriter": "",
-            },
-        ],
-        "rewritten": {"aten.sigmoid": 1},
-        "error": "",
-    }
-    assert main(["preview", model, "--backend", "small"]) == 1
-    assert "the engine does not support it" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("_small")
 def test_rewriters_command_lists_lowerings_with_their_conditions(capsys):
     assert main(["rewriters", "--backend", "small", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rewriters"]

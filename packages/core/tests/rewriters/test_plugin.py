@@ -87,15 +87,6 @@ def test_loading_it_needs_no_torch_and_no_trial_in_a_child_process() -> None:
 
 
 #: The loopback backend under another name.
-TWIN = (
-    "from enginebay_testing.loopback import *\n"
-    "from enginebay_testing import loopback\n"
-    "to_backend, build_wrapper, check_env, unsupported_operators = loopback.to_backend, "
-    "loopback.build_wrapper, loopback.check_env, loopback.unsupported_operators\n"
-    "@eb.hookimpl\n"
-    "def backend_info(): return eb.BackendInfo(name='twin', irs=('onnx',), params=LoopbackParams)\n"
-)
-
 UNUSABLE = r"plugin 'rewriters' of enginebay \S+ cannot be used: "
 
 
@@ -198,25 +189,6 @@ def test_unknown_name_among_the_disabled_plugins_is_shown(
         load_plugins()
     assert main(["backends"]) == 0
     assert message in capsys.readouterr().err.replace("\n", " ")
-
-
-def test_broken_library_ends_a_preview_with_one_error(
-    loopback: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "net.py").write_text(
-        "import torch\ndef build(): return torch.nn.ReLU(), torch.ones(1, 2)\n"
-    )
-    path = export(tmp_path).path
-    with installed("raise ValueError('no')"), temporary_backend("twin", TWIN):
-        forget_plugins()
-        model = f"{tmp_path}/net.py:build"
-        assert main(["preview", model, "--backend", f"{loopback},twin"]) == 3
-        assert eb.preview(path, backends=[loopback]).clear
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert re.fullmatch(
-        rf"error: {UNUSABLE}importing '\w+' raised ValueError: no\nhint: {REINSTALL}\n", err
-    )
 
 
 def test_library_without_its_module_is_listed_as_broken() -> None:

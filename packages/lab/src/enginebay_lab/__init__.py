@@ -1,4 +1,4 @@
-"""The lab of Enginebay: measure, compare, diagnose, evaluate, sweep and report artifacts.
+"""The lab of Enginebay: preview, measure, compare, diagnose, evaluate, sweep and report.
 
 ::
 
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from enginebay_lab.measurement.benchmark import Benchmark as Benchmark
     from enginebay_lab.measurement.benchmark_artifact import benchmark as benchmark
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow as BenchmarkRow
+    from enginebay_lab.obstacles.preview_model import (
+        BackendPreview as BackendPreview,
+        Preview as Preview,
+        preview as preview,
+    )
     from enginebay_lab.reports.record_collector import report as report
     from enginebay_lab.reports.report import Report as Report
     from enginebay_lab.sweeps.cells import Cell as Cell
@@ -70,6 +75,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "measurement.benchmark": "Benchmark",
         "measurement.benchmark_artifact": "benchmark",
         "measurement.benchmark_rows": "BenchmarkRow",
+        "obstacles.preview_model": "BackendPreview Preview preview",
         "reports.record_collector": "report",
         "reports.report": "Report",
         "sweeps.cells": "Cell",

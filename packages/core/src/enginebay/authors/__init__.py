@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from enginebay.operations import (
         Step as Step,
         Steps as Steps,
+        find_rewriters as find_rewriters,
     )
     from enginebay.params import (
         declared_fields as declared_fields,
@@ -57,7 +58,7 @@ _fetch, __dir__, __all__ = lazy_names(
     __name__,
     {
         "inference": "Latency count_time",
-        "operations": "Step Steps",
+        "operations": "Step Steps find_rewriters",
         "params": "declared_fields",
         "plugins": "contributed forget_plugins installed_backends",
         "rewriting": "Context LoweringContext Rewriting",

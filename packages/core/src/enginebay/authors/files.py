@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         read_config as read_config,
         read_table as read_table,
     )
+    from enginebay.exporters import Obstacle as Obstacle
     from enginebay.files import (
         lock_file as lock_file,
         replacement as replacement,
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
         summarise_onnx as summarise_onnx,
         to_half as to_half,
     )
+    from enginebay.operations import Draft as Draft, draft_irs as draft_irs
 
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "config": "Problems read_config read_table",
+        "exporters": "Obstacle",
         "files": "lock_file replacement write_whole",
         "ir": (
             "quiet raise_opset read_exported_program read_inlined read_ir read_onnx "
             "read_torchscript source_modules summarise_onnx to_half"
         ),
+        "operations": "Draft draft_irs",
     },
 )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         call as call,
         run as run,
     )
+    from enginebay.operations import check_timeout as check_timeout
     from enginebay.time_limits import (
         check_time_limit as check_time_limit,
         time_left as time_left,
@@ -23,6 +24,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "isolation": "Worker call run",
+        "operations": "check_timeout",
         "time_limits": "check_time_limit time_left time_limit",
     },
 )

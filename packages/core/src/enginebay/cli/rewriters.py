@@ -29,13 +29,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Print each rewriter and, if it is overridden, the rewriter that is used instead; return 0."""
     from enginebay.backend import default_backend
-    from enginebay.operations import find_sets, get_backend, rewriters_for, target_of
-    from enginebay.rewriting import list_rewriters
+    from enginebay.operations import find_rewriters, find_sets, get_backend
 
     backend = get_backend(args.backend or default_backend())
     # A deployment tries this IR first.
     ir = args.ir or backend.info.irs[0]
-    sets = rewriters_for(target_of(backend.name, ir), find_sets(args.rewriters or ()))
+    listed = find_rewriters(backend.name, ir, find_sets(args.rewriters or ()))
     rows = [
         {
             "kind": rewriter.kind,
@@ -44,7 +43,7 @@ def run(args: Namespace) -> int:
             "distribution": rewriter.distribution,
             "lost_to": winner and winner.origin,
         }
-        for rewriter, winner in list_rewriters(sets, backend=backend.name, ir=ir).items()
+        for rewriter, winner in listed.items()
     ]
     if args.json:
         print_json({"backend": backend.name, "ir": ir, "rewriters": rows})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from enginebay.exporters.draft_export import Draft, Obstacle, merge_obstacles, write_draft
+from enginebay.exporters.draft_export import Obstacle, write_draft
 from enginebay.exporters.ir_files import check_choices, write_ir
 
 __all__ = [
-    "Draft",
     "Obstacle",
     "check_choices",
-    "merge_obstacles",
     "write_draft",
     "write_ir",
 ]

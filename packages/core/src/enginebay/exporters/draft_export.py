@@ -22,15 +22,15 @@ from enginebay.ir import IRModel, describe, is_model_file, quiet, read_onnx
 from enginebay.torch_private import buffers_of, parameters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from torch import Tensor, nn
     from torch.export import ExportedProgram
     from torch.fx import Node
 
     from enginebay.exporters.export_job import ExportJob
-    from enginebay.exporters.exporter_choice import Patch
     from enginebay.models import BoundModel
+    from enginebay.rewriting import ExportPatch
     from enginebay.torch_private import DraftExportReport
 
 _T = TypeVar("_T")
@@ -54,29 +54,19 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     rewriter: str = ""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a draft export, which collects obstacles instead of failing.
-
-    Attributes:
-        ir: The ONNX file, in which operators of ``PLACEHOLDER_DOMAIN`` are placeholders.
-        obstacles: The operators and lines that torch.export or the ONNX exporter cannot handle.
-    """
-
-    ir: IRModel
-    obstacles: tuple[Obstacle, ...]
-
-
 def write_draft(
-    model: BoundModel, path: Path, *, patch: Patch, translated: Callable[[], Collection[str]]
-) -> Draft:
+    model: BoundModel, path: Path, patch: ExportPatch
+) -> tuple[IRModel, tuple[Obstacle, ...]]:
     """Export a model to ONNX, with placeholders for operators that cannot be exported.
 
     Args:
         model: The model with its inputs bound.
         path: The ONNX file to write.
-        patch: Applies the rewriters, as for :func:`enginebay.exporters.write_ir`.
-        translated: Function that returns the operators for which the active rewriters have
-            symbolics.
+        patch: Applies the rewriters.
+
+    Returns:
+        The ONNX file, in which operators of ``PLACEHOLDER_DOMAIN`` are placeholders, and the
+        operators and lines that torch.export or the ONNX exporter cannot handle.
 
     Raises:
         ExportError: The file cannot be written.
@@ -84,27 +74,14 @@ def write_draft(
     obstacles: list[Obstacle] = []
 
     def export(job: ExportJob) -> ExportedFiles:
-        return _export_draft(job, translated(), obstacles)
+        translated = {name if "::" in name else f"aten::{name}" for name in patch.symbolics}
+        return _export_draft(job, translated, obstacles)
 
     source = ExportSource(model, None, patch)
     ir = write_staged(
         path, "onnx", lambda target: source.run_exporter(Exporter.DYNAMO, export, target)
     )
-    return Draft(ir=ir, obstacles=tuple(merge_obstacles(obstacles)))
-
-
-def merge_obstacles(obstacles: Iterable[Obstacle]) -> Iterator[Obstacle]:
-    """Yield one obstacle per operator, with all reasons and modules of the operator."""
-    groups: dict[str, list[Obstacle]] = {}
-    for obstacle in obstacles:
-        groups.setdefault(obstacle.operator, []).append(obstacle)
-    for operator, group in groups.items():
-        yield Obstacle(
-            operator=operator,
-            modules=tuple(dict.fromkeys(path for item in group for path in item.modules)),
-            reason="; ".join(dict.fromkeys(item.reason for item in group)),
-            rewriter=group[0].rewriter,
-        )
+    return ir, tuple(obstacles)
 
 
 def _export_draft(

@@ -1,4 +1,4 @@
-"""The operations deploy, export, rewrite, convert, load, verify and preview, one in each file.
+"""The operations deploy, export, rewrite, convert, load and verify, one in each file.
 
 ``load`` must not import torch and the other packages that only a deployment needs.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from enginebay.operations.convert_ir import convert as convert
     from enginebay.operations.deploy_model import deploy as deploy
     from enginebay.operations.deployment import Deployment as Deployment
+    from enginebay.operations.draft_model import Draft as Draft, draft_irs as draft_irs
     from enginebay.operations.expected_outputs import input_sets as input_sets
     from enginebay.operations.export_model import export as export
     from enginebay.operations.load_artifact import load as load
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
         find_sets as find_sets,
         rewrite as rewrite,
     )
-    from enginebay.operations.rewriter_sets import (
-        rewriters_for as rewriters_for,
-        target_of as target_of,
-    )
+    from enginebay.operations.rewriter_sets import find_rewriters as find_rewriters
     from enginebay.operations.settings import check_timeout as check_timeout
     from enginebay.operations.step_display import show_steps as show_steps
     from enginebay.operations.steps import (
@@ -49,6 +47,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.convert_ir": "convert",
         "operations.deploy_model": "deploy",
         "operations.deployment": "Deployment",
+        "operations.draft_model": "Draft draft_irs",
         "operations.expected_outputs": "input_sets",
         "operations.export_model": "export",
         "operations.load_artifact": "load",
@@ -56,7 +55,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.recorded_command": "python_call repeatable_command typed",
         "operations.rewrite_model": "export_patch find_sets rewrite",
         "operations.settings": "check_timeout",
-        "operations.rewriter_sets": "rewriters_for target_of",
+        "operations.rewriter_sets": "find_rewriters",
         "operations.step_display": "show_steps",
         "operations.steps": "Step Steps",
         "operations.verify_artifact": "verify verify_here",

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from enginebay.backend import load_hooks
 from enginebay.hooks import RewritersRequest
 from enginebay.plugins import load_backend, load_plugins, wrong_result
-from enginebay.rewriting import RewriterSet, Target
+from enginebay.rewriting import RewriterSet, Target, list_rewriters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enginebay.params import IRKind
+    from enginebay.rewriting import Rewriter
 
 
 def rewriters_for(
@@ -72,3 +73,23 @@ def plugin_rewriters(backend: str, ir: IRKind, *, builtin: bool = True) -> list[
         if not isinstance(rewriters, RewriterSet):
             raise wrong_result("rewriters", status, rewriters, "a RewriterSet")
     return [rewriters.from_distribution(status.distribution) for status, rewriters in results]
+
+
+def find_rewriters(
+    backend: str, ir: IRKind, callers: Sequence[RewriterSet] = ()
+) -> dict[Rewriter, Rewriter | None]:
+    """Return the rewriters for a backend; of several for the same name, the most specific is first.
+
+    Args:
+        backend: The backend's name.
+        ir: The IR of the export.
+        callers: The caller's sets, as :func:`find_sets` returns them.
+
+    Returns:
+        Rewriter → the rewriter that is used instead; None if it may be used itself.
+
+    Raises:
+        PluginError: As for :func:`rewriters_for`.
+    """
+    sets = rewriters_for(target_of(backend, ir), callers)
+    return list_rewriters(sets, backend=backend, ir=ir)

@@ -227,16 +227,16 @@ def _open_data(settings: Settings, data: object, *, is_calls: bool) -> Settings:
     return msgspec.structs.replace(settings, data=DataSet.of(data), calls_are_data=is_calls)
 
 
-def check_timeout(seconds: float) -> None:
+def check_timeout(timeout: float) -> None:
     """Check that a time limit is a positive number.
 
     Raises:
         UsageError: The limit is no number, 0, negative or NaN.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise UsageError(f"invalid timeout {seconds!r}: expected a number of seconds")
-    if not seconds > 0:
-        raise UsageError(f"invalid timeout of {seconds:g} seconds: expected more than 0")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise UsageError(f"invalid timeout {timeout!r}: expected a number of seconds")
+    if not timeout > 0:
+        raise UsageError(f"invalid timeout of {timeout:g} seconds: expected more than 0")
 
 
 def with_precision(

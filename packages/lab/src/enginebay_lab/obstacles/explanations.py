@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.exporters import Obstacle
-from enginebay.ir import source_modules
-from enginebay.operations import get_backend, rewriters_for, target_of
-from enginebay.rewriting import PLACEHOLDER_DOMAIN, list_rewriters
+import enginebay as eb
+from enginebay.authors import find_rewriters
+from enginebay.authors.files import Draft, Obstacle, read_torchscript, source_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from enginebay.errors import LackingOperatorsError
-    from enginebay.ir import IRModel
-    from enginebay.rewriting import Rewriter
+    from collections.abc import Iterable, Iterator, Mapping
 
 
-def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
+def explain_lacking(ir: eb.IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
     """Yield an obstacle for each node or operator in a backend's list of unsupported operators."""
     if not lacking:
         return
@@ -29,30 +24,21 @@ def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
             yield Obstacle(operator=operator, modules=modules.get(operator, ()), reason=reason)
 
 
-def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
-    """Yield an obstacle for each operator that the error lists because no lowering replaces it."""
-    for operator, modules in error.operators.items():
-        name = operator.replace(".", "::", 1)
-        yield Obstacle(operator=name, modules=modules, reason="the engine does not support it")
-
-
-def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
+def _onnx_obstacles(ir: eb.IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
     import onnx
 
     modules = source_modules(ir.path)
     graph = onnx.load(ir.path, load_external_data=False).graph
     for node in graph.node:
-        if node.name in lacking and node.domain != PLACEHOLDER_DOMAIN:
+        if node.name in lacking and node.domain != Draft.placeholder_domain:
             operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
             # The node's own name if its module is unknown.
             module = modules.get(node.name, node.name)
             yield Obstacle(operator=operator, modules=(module,), reason=lacking[node.name])
 
 
-def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def _script_modules(ir: eb.IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return operator → the modules of a TorchScript file that call the operator directly."""
-    from enginebay.ir import read_torchscript
-
     module, _ = read_torchscript(ir.path)
     callers: dict[str, dict[str, None]] = {}
     for name, inner in module.named_modules():
@@ -67,20 +53,28 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
     return {operator: tuple(paths) for operator, paths in callers.items()}
 
 
-def find_replacement(backend: str, operator: str) -> str:
+def merge_obstacles(obstacles: Iterable[Obstacle], backend: str) -> Iterator[Obstacle]:
+    """Yield one obstacle per operator: with all its reasons and modules, and with a rewriter."""
+    groups: dict[str, list[Obstacle]] = {}
+    for obstacle in obstacles:
+        groups.setdefault(obstacle.operator, []).append(obstacle)
+    for operator, group in groups.items():
+        yield Obstacle(
+            operator=operator,
+            modules=tuple(dict.fromkeys(path for item in group for path in item.modules)),
+            reason="; ".join(dict.fromkeys(item.reason for item in group)),
+            rewriter=_find_replacement(backend, operator),
+        )
+
+
+def _find_replacement(backend: str, operator: str) -> str:
     """Return the name and condition of a rewriter for an operator; empty if there is none."""
     base = operator.rpartition("::")[2].lower()
-    engine = get_backend(backend)
-    for ir in engine.info.irs:
-        sets = rewriters_for(target_of(backend, ir))
-        for rewriter, winner in list_rewriters(sets, backend=backend, ir=ir).items():
-            if winner is None and _replaced_operator(rewriter) == base:
+    for ir in eb.get_backend(backend).info.irs:
+        for rewriter, winner in find_rewriters(backend, ir).items():
+            # The name of the replaced operator, without namespace and overload: aten.max.dim
+            parts = rewriter.name.split(".")
+            name = parts[1] if rewriter.kind == "lowering" else parts[-1]
+            if winner is None and name.lower() == base:
                 return f"{rewriter.name} ({rewriter.condition})"
     return ""
-
-
-def _replaced_operator(rewriter: Rewriter) -> str:
-    """Return the name of the operator that a rewriter replaces, without namespace and overload."""
-    if rewriter.kind == "lowering":  # aten.max.dim
-        return rewriter.name.split(".")[1].lower()
-    return rewriter.name.rpartition(".")[2].lower()

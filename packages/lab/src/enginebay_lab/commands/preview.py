@@ -6,8 +6,14 @@ import sys
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import MODEL_HELP, add_inputs
-from enginebay.cli.output import print_blocks, print_json, print_message, stdout_on_stderr
+from enginebay.commands import (
+    MODEL_HELP,
+    add_inputs,
+    print_blocks,
+    print_json,
+    print_message,
+    stdout_on_stderr,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -18,7 +24,7 @@ EXAMPLES = ("enginebay preview net.py:build", "enginebay preview net.py:build --
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    from enginebay.config import ExportOptions
+    from enginebay import ExportOptions
 
     parser.usage = "enginebay preview MODEL [--backend NAME,NAME] [--input NAME=SPEC] [flags]"
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
@@ -49,10 +55,12 @@ def _parse_names(text: str) -> tuple[str, ...]:
 
 def run(args: Namespace) -> int:
     """Print the operators that engines do not support; return exit code 1 if there are any."""
-    from enginebay.obstacles import preview
-    from enginebay.tensors import parse_inputs
+    from enginebay.authors.arrays import parse_inputs
+    from enginebay_lab.obstacles.preview_model import preview
 
     is_terminal = sys.stderr.isatty()
+    if is_terminal:
+        print_message(f"exporting {args.model} …")
     with stdout_on_stderr():
         result = preview(
             args.model,

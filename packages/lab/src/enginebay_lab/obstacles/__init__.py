@@ -1,0 +1,1 @@
+"""What stands between a model and each engine, listed before anything is built."""
