@@ -38,6 +38,7 @@ PACKAGES = {
     "enginebay-tensorrt": "packages/backend-tensorrt",
     "enginebay-models": "packages/codebase-models",
     "enginebay-transformers": "packages/codebase-transformers",
+    "enginebay-openmmlab": "packages/codebase-openmmlab",
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-mmdet": "packages/codebase-mmdet",
     "enginebay-mmseg": "packages/codebase-mmseg",

@@ -20,9 +20,9 @@ if find_spec("mmdet"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its dependencies are older than this Python and torch
         import_torchvision()
-        from enginebay_mmdet.library import import_library
+        from enginebay_mmdet.library import MMDET
 
-        import_library()
+        MMDET.load()
 
 _FPN = {"backbone": {"depth": 18, "base_channels": 8}, "neck": {"in_channels": [8, 16, 32, 64]}}
 _CSP = {

@@ -89,7 +89,7 @@ def test_the_task_prepares_images_like_the_pipeline(
     assert (image.channels, image.scale, image.mean) == ("RGB", 1, (123.675, 116.28, 103.53))
     assert image.place(192, 96) == (96, 96, 0.5, 0.5, 0, 0)
     image = read_task(build("yolox_tiny_8xb8-300e_coco")[2]).image
-    assert (image.channels, image.mean, image.steps[1].fill) == ("BGR", (0, 0, 0), (114, 114, 114))
+    assert (image.channels, image.mean, image.steps[1].fill) == ("BGR", (0,), (114, 114, 114))
 
 
 def fault(build: Callable[..., Any], name: str, **section: Any) -> tuple[str, str | None]:
@@ -103,7 +103,7 @@ WANTED = "expected a detector of mmdet: model = dict(type='RetinaNet', backbone=
 
 def test_unknown_names_and_published_weights_are_refused(build: Callable[..., Any]) -> None:
     message, hint = fault(build, "retinanet_r18_fpn")
-    assert message == "mmdet has no model 'retinanet_r18_fpn'"
+    assert message == "mmdet 3.5.1 has no model 'retinanet_r18_fpn'"
     assert hint == (
         "similar names: retinanet_r18_fpn_1x_coco, retinanet_r18_fpn_1xb8-1x_coco, "
         "retinanet_r18_fpn_8xb8-amp-lsj-200e_coco"
@@ -159,7 +159,7 @@ def test_unknown_and_unused_post_processing_keys_are_reported(
 
 
 def test_unsuitable_model_types_are_refused(build: Callable[..., Any]) -> None:
-    message, _ = fault(build, "retinanet_r18_fpn_1x_coco", model_type="end2edn")
+    message, _ = fault(build, "retinanet_r18_fpn_1x_coco", type="mmdet", model_type="end2edn")
     assert message == (
         "codebase_config.model_type: 'end2edn' is not a model_type of mmdet; available: end2end, "
         "ncnn_end2end"

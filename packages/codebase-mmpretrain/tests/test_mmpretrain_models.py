@@ -11,7 +11,7 @@ import torch
 import enginebay as eb
 from enginebay.authors.sources import read_task
 from enginebay.hooks import ModelRequest
-from enginebay_mmpretrain.model_config import read_config
+from enginebay_mmpretrain.library import MMPRETRAIN
 from enginebay_mmpretrain.plugin import model_sources
 from enginebay_testing.command_runs import call_command
 
@@ -233,7 +233,9 @@ def test_missing_published_weights_are_reported(write: Any) -> None:
     assert hint == "set codebase_config.checkpoint to a local file, or use random weights"
 
 
-WANTED = "expected an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
+WANTED = (
+    "expected a classifier of mmpretrain: model = dict(type='ImageClassifier', backbone=…, head=…)"
+)
 
 
 @pytest.mark.parametrize(
@@ -241,15 +243,15 @@ WANTED = "expected an image classifier: model = dict(type='ImageClassifier', bac
     [
         (
             "Resnt18_8xb32_in1k",
-            "mmpretrain has no model 'Resnt18_8xb32_in1k'",
+            "mmpretrain 1.3.6 has no model 'Resnt18_8xb32_in1k'",
             "similar names: resnet18_8xb32_in1k, resnet152_8xb32_in1k, resnet101_8xb32_in1k",
         ),
         (
             "resnet18_8xb32_in1",
-            "mmpretrain has no model 'resnet18_8xb32_in1'",
+            "mmpretrain 1.3.6 has no model 'resnet18_8xb32_in1'",
             "similar names: resnet18_8xb32_in1k",
         ),
-        ("§§", "mmpretrain has no model '§§'", "mmpretrain.list_models() returns all names"),
+        ("§§", "mmpretrain 1.3.6 has no model '§§'", "mmpretrain.list_models() returns all names"),
         ("none.py", "no file 'none.py'", None),
         (
             "blip-base_3rdparty_caption",
@@ -327,7 +329,7 @@ def test_the_command_line_deploys_with_a_config_of_mmdeploy(
     ran = call_command(capfd, "deploy", "resnet18", "--config", config)
     assert ran.code == 2
     assert ran.err.startswith(
-        "error: mmpretrain has no model 'resnet18'\nhint: similar names: resnet18_8xb"
+        "error: mmpretrain 1.3.6 has no model 'resnet18'\nhint: similar names: resnet18_8xb"
     )
     (tmp_path / "mine.py").write_text(
         f"_base_ = {config!r}\ncodebase_config = dict(checkpoint='none.pth')"
@@ -354,7 +356,7 @@ def test_the_task_prepares_images_like_the_test_pipeline(name: str) -> None:
     from PIL import Image
 
     model, task = with_task(name)
-    config, _ = read_config(mmpretrain, name)
+    config = MMPRETRAIN.read_config(name)
     steps = [TRANSFORMS.build(settings) for settings in config.test_pipeline[1:]]
     noise = np.random.default_rng(0)
     for size in ((301, 402, 3), (170, 133, 3)):

@@ -11,8 +11,8 @@ import pytest
 import enginebay as eb
 from enginebay.environment import install_command
 from enginebay.hooks import ModelRequest, RewritersRequest
-from enginebay_mmseg import library, plugin
-from enginebay_mmseg.model_config import read_image_size
+from enginebay_mmseg import plugin
+from enginebay_mmseg.source import read_image_size
 from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_the_command_line_reports_a_missing_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("enginebay_mmseg.library.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "mmseg", None)
     (tmp_path / "mine.py").write_text("codebase_config = dict(type='mmseg', task='Segmentation')")
     for words in (("mmseg:stdc1",), ("stdc1", "--config", "mine.py")):
         ran = call_command(capfd, "deploy", *words, "--backend", "onnxruntime")
@@ -48,36 +48,6 @@ def test_the_command_line_reports_a_missing_library(
 
 
 @pytest.mark.parametrize(
-    ("distributions", "versions", "remove"),
-    [
-        (["mmsegmentation"], " (mmsegmentation 0.30.0)", "pip uninstall mmsegmentation, then "),
-        (
-            ["mmsegmentation", "onedl-mmsegmentation"],
-            " (mmsegmentation 0.30.0, onedl-mmsegmentation 0.30.0)",
-            "pip uninstall mmsegmentation onedl-mmsegmentation, then ",
-        ),
-        (["onedl-mmsegmentation"], " (onedl-mmsegmentation 0.30.0)", ""),
-        ([], "", ""),
-    ],
-)
-def test_another_fork_or_version_that_cannot_be_imported_is_named(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    distributions: list[str],
-    versions: str,
-    remove: str,
-) -> None:
-    (tmp_path / "mmseg.py").write_text("raise AssertionError('MMCV==2.3.6 is used, but …\\n2')")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mmseg"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(library, "packages_distributions", lambda: {"mmseg": distributions})
-    monkeypatch.setattr(library, "version", lambda name: "0.30.0")
-    message = f"mmseg is installed{versions} but cannot be imported: AssertionError: MMCV==2.3.6 "
-    assert fault() == (f"{message}is used, but …", f"{remove}{INSTALL}")
-
-
-@pytest.mark.parametrize(
     ("task", "hint"),
     [
         ("ObjectDetection", "set task='Segmentation', or remove task"),
@@ -86,14 +56,14 @@ def test_another_fork_or_version_that_cannot_be_imported_is_named(
 )
 def test_another_task_is_refused(task: str, hint: str) -> None:
     message = f"codebase_config.task: '{task}' is not a task of mmseg; available: Segmentation"
-    assert fault(task=task) == (message, hint)
+    assert fault(type="mmseg", task=task) == (message, hint)
 
 
 def test_wrong_keys_and_values_are_refused() -> None:
     message, _ = fault(with_argmx=True)
     assert message.startswith("codebase_config: unknown key 'with_argmx'; available: type")
     message, _ = fault(with_argmax="no")
-    assert message == "codebase_config.with_argmax: expected True or False, found 'no'"
+    assert message == "codebase_config: Expected `bool`, got `str` - at `$.with_argmax`"
 
 
 @pytest.mark.parametrize(
@@ -111,3 +81,16 @@ def test_the_image_size_is_read_from_the_config(config: Any, size: tuple[int, in
 def test_other_models_get_no_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "enginebay_mmseg.segmenter", raising=False)
     assert list(plugin.rewriters(RewritersRequest(backend="onnxruntime", ir="onnx"))) == []
+
+
+def test_config_check_refuses_the_keys_that_deploy_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mmseg", None)
+    config = tmp_path / "mine.py"
+    config.write_text("codebase_config = dict(type='mmseg', task='segmentation')")
+    ran = call_command(capfd, "config", "check", str(config))
+    problem = "codebase_config.task: 'segmentation' is not a task of mmseg; available: Segmentation"
+    assert (ran.code, ran.out.startswith(f"{config}:1:1: {problem}")) == (1, True)
+    config.write_text("codebase_config = dict(type='mmseg', with_argmax=False)")
+    assert call_command(capfd, "config", "check", str(config)).code == 0

@@ -156,8 +156,7 @@ def test_a_config_of_which_the_library_lacks_a_part_is_refused(
     assert message.startswith("'old.py' cannot be built: KeyError: ")
     assert "GoneNet" in message
     message, _ = fault(build, "psanet_r50-d8_4xb4-80k_ade20k-512x512")
-    assert "cannot be built: " in message
-    assert "PSAMask" in message
+    assert message.startswith("the model requires mmcv's operator 'psamask_forward', which is not")
     (tmp_path / "old.py").write_text("_base_ = 'gone.py'")
     message, _ = fault(build, "old.py")
     assert message.startswith("the config of 'old.py' cannot be loaded: FileNotFoundError: ")
@@ -168,7 +167,7 @@ def test_arguments_that_do_not_fit_are_refused(build: Callable[..., Any]) -> Non
     name = "ocrnet_hr18_4xb4-80k_ade20k-512x512"
     message, hint = fault(build, name, arguments={"decode_head": {"channels": 16}})
     assert message.startswith(f"codebase_config.arguments do not fit the model of '{name}': list")
-    assert hint.endswith("arguments=dict(decode_head={'1': …})")
+    assert hint.endswith("arguments=dict(head={'1': …})")
     message, _ = fault(build, STDC, arguments={"decode_head": {"num_clases": 3}})
     assert message.startswith(f"'{STDC}' cannot be built: TypeError: ")
     assert "'num_clases'" in message

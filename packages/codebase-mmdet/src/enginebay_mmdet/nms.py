@@ -30,7 +30,7 @@ def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int)
         iou_threshold: The intersection over union above which a box is removed.
         most: The maximum number of selected boxes for each image.
     """
-    from enginebay_mmdet.operators import nms
+    from enginebay_openmmlab.operators import nms
 
     mask = torch.zeros_like(scores)
     for row, (corners, values) in enumerate(zip(boxes, scores, strict=True)):

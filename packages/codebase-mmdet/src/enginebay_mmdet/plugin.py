@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import enginebay as eb
+from enginebay_mmdet.library import MMDET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,9 +32,4 @@ def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriters of detectors; an empty set if this process has built no detector."""
-    # Otherwise every export would report rewriters that never fired.
-    if "enginebay_mmdet.detector" not in sys.modules:
-        return eb.RewriterSet()
-    from enginebay_mmdet.rewriters import REWRITERS
-
-    return REWRITERS
+    return MMDET.rewriters("detector")

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.authors.files import quiet
-from enginebay.authors.sources import (
-    Options,
-    fixed_seed,
-    image_size,
-    load_weights,
-    measure_norms,
-    read_options,
-)
+from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights, measure_norms
 from enginebay.errors import ModelSourceError, did_you_mean
-from enginebay_mmdet.library import import_library
-from enginebay_mmdet.model_config import read_config, read_image_size
+from enginebay_mmdet.library import MMDET
 from enginebay_mmdet.task import make_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import ModuleType
 
     from mmdet.models.detectors import BaseDetector
     from mmengine.config import ConfigDict
@@ -32,13 +21,10 @@ if TYPE_CHECKING:
 
     from enginebay.hooks import ModelRequest
 
-TASK = "ObjectDetection"
 #: The number of detections if neither the model's config nor the deploy config specifies it.
 _DEFAULT_ROWS = 100
 #: Modules and suppressions of ``mmcv.ops`` that can be exported; the attention is pure Python.
 _REPLACED_OPERATORS = {"RoIAlign", "MultiScaleDeformableAttention", "nms"}
-_MODEL_TYPES = ("end2end", "ncnn_end2end")
-_OWN_KEYS = ("model_type", "post_processing")
 #: The keys of ``post_processing`` in MMDeploy's configs, and whether they have an effect.
 _POST_PROCESSING = {
     "score_threshold": True,
@@ -53,6 +39,20 @@ _POST_PROCESSING = {
 _log = logging.getLogger("enginebay.mmdet")
 
 
+class DetectorOptions(Options, frozen=True, kw_only=True):
+    """The keys of ``codebase_config`` for detectors.
+
+    Attributes:
+        task: The only task.
+        model_type: ``ncnn_end2end`` for a model without non-maximum suppression.
+        post_processing: Settings that are used if the model's ``test_cfg`` does not have them.
+    """
+
+    task: Literal["ObjectDetection"] | None = None
+    model_type: Literal["end2end", "ncnn_end2end"] = "end2end"
+    post_processing: dict[str, Any] = {}
+
+
 def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, object], str]:
     """Build a detector.
 
@@ -64,52 +64,14 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
         ModelSourceError: The detector does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmdet is missing or cannot be imported.
     """
-    options, own_options = check_section(request)
-    with quiet():  # mmdet prints each missing optional package
-        return _build_detector(request, options, own_options, import_library())
-
-
-def check_section(request: ModelRequest) -> tuple[Options, dict[str, Any]]:
-    """Check ``codebase_config``; return the options of every codebase, and mmdet's own.
-
-    Raises:
-        ModelSourceError: A key is unknown, or a value is wrong for any detector.
-    """
-    section = dict(request.codebase_config)
-    own_options = {name: section.pop(name) for name in _OWN_KEYS if name in section}
-    options = read_options(msgspec.structs.replace(request, codebase_config=section))
-    _check_task(options.task)
-    if options.pretrained:
-        raise ModelSourceError(
-            "mmdet's published weights are not downloaded automatically",
-            hint="download the checkpoint from the model zoo and use --weights FILE",
-        )
-    _check_post_processing(own_options.get("post_processing", {}))
-    kind = own_options.get("model_type", _MODEL_TYPES[0])
-    if kind not in _MODEL_TYPES:
-        raise ModelSourceError(
-            f"codebase_config.model_type: '{kind}' is not a model_type of mmdet; available: "
-            f"{', '.join(_MODEL_TYPES)}"
-        )
-    return options, own_options
-
-
-def _build_detector(
-    request: ModelRequest, options: Options, own_options: dict[str, Any], mmdet: ModuleType
-) -> tuple[nn.Module, Tensor, dict[str, object], str]:
+    options = check_section(request)
+    config = MMDET.read_config(request.name, options.arguments)
     import torch
 
-    config = read_config(mmdet, request.name)
-    if options.arguments:
-        config.merge_from_dict({"model": options.arguments})
     size = image_size(request) or read_image_size(config)
-    rows = _set_post_processing(config.model, own_options.get("post_processing", {}))
-    from mmdet.registry import MODELS
-    from mmengine.registry import DefaultScope
-
-    # The default scope is the registry in which mmengine looks up the names of classes first.
-    with fixed_seed(), DefaultScope.overwrite_default_scope("mmdet"):
-        network = MODELS.build(config.model).eval()
+    rows = _set_post_processing(config.model, options.post_processing)
+    with quiet(), fixed_seed():
+        network: Any = MMDET.build(config, request.name)
         _check_operators(network, request.name)
         if options.checkpoint:
             load_weights(network, options.checkpoint)
@@ -120,10 +82,34 @@ def _build_detector(
     head = getattr(network, "bbox_head", None)
     if head is not None and not hasattr(head, "loss_cls"):
         head.loss_cls = None  # mmdet reads this attribute, which SSD's head lacks
-    kind = own_options.get("model_type", "end2end")
-    model = _wrap_network(network, rows, kind).eval()
-    task = make_task(config, size, candidates=kind != "end2end")
+    model = _wrap_network(network, rows, options.model_type).eval()
+    task = make_task(config, size, candidates=options.model_type != "end2end")
     return model, image, task, options.weights
+
+
+def check_section(request: ModelRequest) -> DetectorOptions:
+    """Check ``codebase_config``, and return its options.
+
+    Raises:
+        ModelSourceError: A key is unknown, or a value is wrong for any detector.
+    """
+    options = MMDET.read_options(request, DetectorOptions)
+    _check_post_processing(options.post_processing)
+    return options
+
+
+def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the channels, height and width of a config's test images after resizing and padding.
+
+    Example:
+        >>> resize = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}
+        >>> read_image_size({"model": {}, "test_pipeline": [resize]})
+        (3, 800, 1344)
+    """
+    sizes = [step["scale"] for step in config.get("test_pipeline", ()) if "scale" in step]
+    width, height = sizes[-1] if sizes else (640, 640)
+    divisor = config["model"].get("data_preprocessor", {}).get("pad_size_divisor", 32)
+    return 3, -(-height // divisor) * divisor, -(-width // divisor) * divisor
 
 
 def _wrap_network(network: BaseDetector, rows: int, kind: str) -> nn.Module:
@@ -253,12 +239,3 @@ def _make_full_network(network: BaseDetector) -> nn.Module:
             return network.predict(images, [make_sample(images) for _ in images], rescale=False)
 
     return Whole()
-
-
-def _check_task(task: str | None) -> None:
-    if task in (None, TASK):
-        return
-    raise ModelSourceError(
-        f"codebase_config.task: '{task}' is not a task of mmdet; available: {TASK}",
-        hint=did_you_mean(str(task), [TASK]) or f"set task='{TASK}', or remove task",
-    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay_mmdet.library import MMDET
+from enginebay_openmmlab import read_normalisation
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from mmengine.config import Config
 
@@ -22,7 +25,7 @@ def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -
     task: dict[str, object] = {
         "type": "object-detection",
         "image": _read_preprocessing(config, size),
-        "classes": _read_class_names(config),
+        "classes": MMDET.read_class_names(config, _count_classes(config)),
         "boxes": "",
         "scores": "",
     }
@@ -44,21 +47,19 @@ def _read_preprocessing(config: Config, size: tuple[int, int, int]) -> dict[str,
     """Return the preprocessing of ``test_pipeline`` and ``data_preprocessor`` for an input size."""
     _, height, width = size
     steps = {_type_name(step["type"]): step for step in config.get("test_pipeline", ())}
-    normal = config.model.get("data_preprocessor") or {}
-    mean, std = list(normal.get("mean", [0.0] * 3)), list(normal.get("std", [1.0] * 3))
-    is_rgb = normal.get("bgr_to_rgb", False)
+    normal = read_normalisation(config)
+    colour = (normal["mean"] * 3)[:3]
+    if normal["channels"] == "BGR":
+        colour = colour[::-1]
     # The pipeline pads before the normalisation. Padding after it is with zeros, which is the mean.
-    fill = _read_fill(steps["Pad"]) if "Pad" in steps else mean if is_rgb else mean[::-1]
+    fill = _read_fill(steps["Pad"]) if "Pad" in steps else colour
     exact = {"type": "resize", "height": height, "width": width, "antialias": False}
     fitted = {**exact, "fit": "contain", "rounding": "nearest"}
     padded = {"type": "crop", "height": height, "width": width, "at": "corner"}
     keeps_ratio = any(step.get("keep_ratio") for step in steps.values())
     return {
         "steps": [fitted, {**padded, "fill": [*map(round, fill)]}] if keeps_ratio else [exact],
-        "channels": "RGB" if is_rgb else "BGR",
-        "scale": 1.0,
-        "mean": mean,
-        "std": std,
+        **normal,
     }
 
 
@@ -74,20 +75,6 @@ def _type_name(kind: object) -> str:
     return str(getattr(kind, "__name__", kind))
 
 
-def _read_class_names(config: Config) -> list[str]:
-    """Return the test data set's class names; an empty list if their number is not the model's."""
-    data = config.get("test_dataloader", {}).get("dataset", {})
+def _count_classes(config: Config) -> object:
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
-    head = heads[-1] if isinstance(heads, list) else heads
-    names = data.get("metainfo", {}).get("classes") or _known_classes(_type_name(data.get("type")))
-    return list(names) if len(names) == head.get("num_classes") else []
-
-
-def _known_classes(kind: str) -> Sequence[str]:
-    from mmdet.registry import DATASETS
-
-    try:  # imports the dependencies of all data sets, which may be missing
-        names: Sequence[str] = getattr(DATASETS.get(kind), "METAINFO", {}).get("classes", ())
-    except Exception:  # noqa: BLE001  # names are optional
-        return ()
-    return names
+    return (heads[-1] if isinstance(heads, list) else heads).get("num_classes")

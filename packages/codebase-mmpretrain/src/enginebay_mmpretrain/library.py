@@ -1,41 +1,36 @@
-"""Imports mmpretrain, which may not be installed."""
+"""mmpretrain, the library of the models in this package."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from enginebay.environment import install_command
-from enginebay.errors import MissingDependencyError
+from enginebay.authors.sources import no_model_error
+from enginebay_openmmlab import Library
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-_PACKAGE = "enginebay-mmpretrain[mmpretrain]"
+    from mmengine.config import Config
 
 
-def import_library() -> ModuleType:
-    """Import mmpretrain, without its multimodal models.
+class _Mmpretrain(Library):
+    def named_config(self, name: str) -> Config:
+        """Read the config with this name in ``list_models()``, and the URL of its weights."""
+        import mmpretrain
 
-    Raises:
-        MissingDependencyError: mmpretrain is not installed, or cannot be imported.
-    """
-    if find_spec("mmpretrain") is None:
-        raise MissingDependencyError(
-            "a model 'mmpretrain:NAME' requires mmpretrain, which is not installed",
-            hint=install_command(_PACKAGE),
-        )
-    try:
-        library = import_module("mmpretrain")
-        # No classifier needs the multimodal models. mmpretrain imports them with its classifiers if
-        # transformers and pycocotools are installed, which raises with transformers 5.
-        import_module("mmpretrain.utils.dependency").WITH_MULTIMODAL = False  # type: ignore[attr-defined]
-        import_module("mmpretrain.models")
-    except Exception as err:  # packages check each other's versions; torchvision may fail
-        why = str(err).partition("\n")[0]
-        raise MissingDependencyError(
-            f"mmpretrain is installed but cannot be imported: {type(err).__name__}: {why}",
-            hint=f"{install_command(_PACKAGE)}, with matching builds of torch and torchvision",
-        ) from err
-    return library
+        known = mmpretrain.list_models()
+        if name.lower() not in known:
+            error = no_model_error(f"mmpretrain {mmpretrain.__version__}", name, known)
+            error.hint = error.hint or "mmpretrain.list_models() returns all names"
+            raise error
+        entry = mmpretrain.ModelHub.get(name)
+        config: Config = entry.config
+        config.load_from = entry.weights
+        return config
+
+
+MMPRETRAIN = _Mmpretrain(
+    name="mmpretrain",
+    fork="onedl-mmpretrain",
+    base="mmpretrain.models.BaseClassifier",
+    noun="classifier",
+    example="model = dict(type='ImageClassifier', backbone=…, head=…)",
+)

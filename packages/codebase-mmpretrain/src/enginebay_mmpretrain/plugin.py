@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import enginebay as eb
+from enginebay_mmpretrain.library import MMPRETRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,17 +25,14 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
     """Return the function that checks the ``codebase_config`` of mmpretrain, without mmpretrain."""
-    from enginebay_mmpretrain.source import check_section
+    from enginebay.authors.sources import read_options
+    from enginebay_mmpretrain.source import ClassifierOptions
 
-    return {"mmpretrain": check_section, "mmcls": check_section}
+    check = partial(read_options, kind=ClassifierOptions)
+    return {"mmpretrain": check, "mmcls": check}
 
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriter of classifiers; an empty set if this process has built no classifier."""
-    # Otherwise every export would report a rewriter that never fired.
-    if "enginebay_mmpretrain.classifier" not in sys.modules:
-        return eb.RewriterSet()
-    from enginebay_mmpretrain.rewriters import REWRITERS
-
-    return REWRITERS
+    return MMPRETRAIN.rewriters("classifier")

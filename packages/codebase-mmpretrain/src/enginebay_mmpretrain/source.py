@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from enginebay.authors.files import quiet
 from enginebay.authors.sources import (
@@ -13,25 +13,21 @@ from enginebay.authors.sources import (
     measure_norms,
     read_options,
 )
-from enginebay.errors import ModelSourceError, did_you_mean
-from enginebay_mmpretrain.library import import_library
-from enginebay_mmpretrain.model_config import (
-    check_classifier,
-    read_config,
-    read_image_size,
-    set_image_size,
-)
+from enginebay_mmpretrain.library import MMPRETRAIN
+from enginebay_mmpretrain.model_config import check_head, read_image_size, set_image_size
 from enginebay_mmpretrain.task import classification_task
 from enginebay_mmpretrain.weights import load_published
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from torch import Tensor, nn
 
     from enginebay.hooks import ModelRequest
 
-TASK = "Classification"
+
+class ClassifierOptions(Options, frozen=True, kw_only=True):
+    """The keys of ``codebase_config`` for classifiers, which have one task."""
+
+    task: Literal["Classification"] | None = None
 
 
 def build_classifier(
@@ -47,30 +43,21 @@ def build_classifier(
         ModelSourceError: The classifier does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmpretrain is missing or cannot be imported.
     """
-    options = check_section(request)
-    with quiet():  # mmpretrain prints each missing optional package
-        return _build_classifier(request, options, import_library())
-
-
-def _build_classifier(
-    request: ModelRequest, options: Options, mmpretrain: ModuleType
-) -> tuple[nn.Module, Tensor | None, dict[str, object] | None, str]:
+    options = read_options(request, ClassifierOptions)
+    config = MMPRETRAIN.read_config(request.name, options.arguments)
+    check_head(config, request.name)
     import torch
 
-    config, published = read_config(mmpretrain, request.name)
-    if options.arguments:
-        config.merge_from_dict({"model": options.arguments})
-    check_classifier(config, request.name)
     requested = image_size(request)
     if requested:
         set_image_size(config, requested)
     size = requested or read_image_size(config)
-    with fixed_seed():
-        network = mmpretrain.get_model(config)
+    with quiet(), fixed_seed():
+        network = MMPRETRAIN.build(config, request.name)
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         elif options.pretrained:
-            load_published(network, published, request.name)
+            load_published(network, config.get("load_from"), request.name)
         elif size:
             # As built, MobileNetV2 gives all images the same scores: any engine is verified.
             measure_norms(network, torch.randn(4, *size))
@@ -81,19 +68,3 @@ def _build_classifier(
     model = Classifier(network).eval()
     task = classification_task(network, config, size) if size else None
     return model, image, task, options.weights
-
-
-def check_section(request: ModelRequest) -> Options:
-    """Check ``codebase_config``, and return its options.
-
-    Raises:
-        ModelSourceError: A key is unknown, or a value is wrong for any classifier.
-    """
-    options = read_options(request)
-    if options.task not in (None, TASK):
-        raise ModelSourceError(
-            f"codebase_config.task: '{options.task}' is not a task of mmpretrain; available: "
-            f"{TASK}",
-            hint=did_you_mean(str(options.task), [TASK]) or f"set task='{TASK}', or remove task",
-        )
-    return options

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay_mmpretrain.library import MMPRETRAIN
 from enginebay_mmpretrain.model_config import read_image_size
+from enginebay_openmmlab import read_normalisation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,22 +28,17 @@ def classification_task(
         size: Channels, height and width of the input; None if the size is unknown.
     """
     steps = None if size is None else pipeline_steps(config, size)
-    prepare = network.data_preprocessor
-    if not steps or getattr(prepare, "pad_size_divisor", 1) > 1:
+    prepare = config["model"].get("data_preprocessor") or {}
+    if not steps or prepare.get("pad_size_divisor", 1) > 1:
         return None
-    mean, std = (getattr(prepare, name, None) for name in ("mean", "std"))
-    names = (getattr(network, "_dataset_meta", None) or {}).get("classes", ())
     count = getattr(getattr(network, "head", None), "num_classes", None)
     return {
         "type": "image-classification",
         "image": {
             "steps": steps,
-            "channels": "RGB" if getattr(prepare, "to_rgb", False) else "BGR",
-            "scale": 1.0,
-            "mean": [0.0] if mean is None else [*map(float, mean.flatten())],
-            "std": [1.0] if std is None else [*map(float, std.flatten())],
+            **read_normalisation(config),
         },
-        "classes": list(names) if count == len(names) else [],
+        "classes": MMPRETRAIN.read_class_names(config, count),
         "activation": "none",  # the classifier's outputs are probabilities
     }
 

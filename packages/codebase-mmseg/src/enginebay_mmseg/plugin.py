@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import enginebay as eb
+from enginebay_mmseg.library import MMSEG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,11 +23,14 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 
 @eb.hookimpl
+def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return the function that checks the ``codebase_config`` of mmseg, without mmseg."""
+    from enginebay_mmseg.source import SegmenterOptions
+
+    return {"mmseg": partial(MMSEG.read_options, kind=SegmenterOptions)}
+
+
+@eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriter of segmenters; an empty set if this process has built no segmenter."""
-    # Otherwise every export would report a rewriter that never fired.
-    if "enginebay_mmseg.segmenter" not in sys.modules:
-        return eb.RewriterSet()
-    from enginebay_mmseg.rewriters import REWRITERS
-
-    return REWRITERS
+    return MMSEG.rewriters("segmenter")

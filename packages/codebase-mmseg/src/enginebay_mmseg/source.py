@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.authors.files import quiet
-from enginebay.authors.sources import (
-    fixed_seed,
-    image_size,
-    load_weights,
-    measure_norms,
-    read_options,
-)
-from enginebay.errors import ModelSourceError, did_you_mean
-from enginebay_mmseg.library import import_library
-from enginebay_mmseg.model_config import read_config, read_image_size
+from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights, measure_norms
+from enginebay.errors import ModelSourceError
+from enginebay_mmseg.library import MMSEG
 from enginebay_mmseg.task import make_task
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mmengine.config import Config
-    from mmseg.models.segmentors import EncoderDecoder
     from torch import Tensor, nn
 
     from enginebay.hooks import ModelRequest
     from enginebay_mmseg.segmenter import Segmenter
 
-TASK = "Segmentation"
-
 _log = logging.getLogger("enginebay.mmseg")
+
+
+class SegmenterOptions(Options, frozen=True, kw_only=True):
+    """The keys of ``codebase_config`` for segmenters.
+
+    Attributes:
+        task: The only task.
+        with_argmax: False for a model that returns scores instead of classes.
+    """
+
+    task: Literal["Segmentation"] | None = None
+    with_argmax: bool = True
 
 
 def build_segmenter(
@@ -46,28 +48,8 @@ def build_segmenter(
         ModelSourceError: The segmenter does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmseg is missing or cannot be imported.
     """
-    section = dict(request.codebase_config)
-    with_argmax = section.pop("with_argmax", True)
-    options = read_options(msgspec.structs.replace(request, codebase_config=section))
-    _check_task(options.task)
-    if not isinstance(with_argmax, bool):
-        raise ModelSourceError(
-            f"codebase_config.with_argmax: expected True or False, found {with_argmax!r}"
-        )
-    if options.pretrained:
-        raise ModelSourceError(
-            "mmseg's published weights are not downloaded automatically",
-            hint="download the checkpoint from the model zoo and use --weights FILE",
-        )
-    with quiet():  # mmseg prints each missing optional package
-        config = read_config(import_library(), request.name)
-    try:
-        config.merge_from_dict({"model": options.arguments})
-    except (TypeError, KeyError) as err:
-        raise ModelSourceError(
-            f"codebase_config.arguments do not fit the model of '{request.name}': {err}",
-            hint="a head of a cascade has its number as key: arguments=dict(decode_head={'1': …})",
-        ) from err
+    options = MMSEG.read_options(request, SegmenterOptions)
+    config = MMSEG.read_config(request.name, options.arguments)
     size = image_size(request) or read_image_size(config)
     _warn_of_windows(config, size)
     import torch
@@ -75,37 +57,31 @@ def build_segmenter(
     from enginebay_mmseg.segmenter import Segmenter
 
     with quiet(), fixed_seed():
-        network = _build_network(config, request.name)
-        model = Segmenter(network, with_argmax=with_argmax).eval()
+        network: Any = MMSEG.build(config, request.name)
+        model = Segmenter(network, with_argmax=options.with_argmax).eval()
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         else:
             _spread_classes(model, torch.randn(2, *size), request.name)
         # Noise with mean 0 and deviation 1, since the model expects normalised images.
         image = torch.randn(1, *size)
-        task = make_task(config, size, network.num_classes, with_argmax=with_argmax)
+        task = make_task(config, size, network.num_classes, with_argmax=options.with_argmax)
     return model, image, task, options.weights
 
 
-def _build_network(config: Config, name: str) -> EncoderDecoder:
-    """Build the network of a config, with plain norms in place of those of distributed training.
+def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the channels, height and width of the images that a config trains with.
 
-    Raises:
-        ModelSourceError: A part is not in this mmseg, requires a package or operators that are not
-            installed, or does not accept its arguments.
+    These are crops. The size that a ``test_pipeline`` resizes to differs from image to image.
+
+    Example:
+        >>> read_image_size({"model": {"data_preprocessor": {"size": (512, 1024)}}})
+        (3, 512, 1024)
     """
-    from mmengine.model import revert_sync_batchnorm
-    from mmengine.registry import DefaultScope
-    from mmseg.registry import MODELS
-
-    try:
-        # The default scope is the registry in which mmengine looks up the names of classes first.
-        with DefaultScope.overwrite_default_scope("mmseg"):
-            network: EncoderDecoder = revert_sync_batchnorm(MODELS.build(config.model)).eval()
-    except Exception as err:  # mmengine repeats any error of a constructor
-        why = " ".join(f"{type(err).__name__}: {err}".split())[:300]
-        raise ModelSourceError(f"'{name}' cannot be built: {why}") from err
-    return network
+    model = config["model"]
+    size = (model.get("data_preprocessor") or {}).get("size") or config.get("crop_size", 512)
+    height, width = (size, size) if isinstance(size, int) else size
+    return model.get("backbone", {}).get("in_channels", 3), height, width
 
 
 def _spread_classes(model: Segmenter, images: Tensor, name: str) -> None:
@@ -121,6 +97,8 @@ def _spread_classes(model: Segmenter, images: Tensor, name: str) -> None:
 
     try:
         measure_norms(model, images)
+    except ModelSourceError:  # an operator that this mmcv lacks
+        raise
     except Exception as err:  # torch repeats no size
         size = "x".join(map(str, images.shape[1:]))
         why = str(err).partition("\n")[0]
@@ -151,12 +129,3 @@ def _warn_of_windows(config: Config, size: tuple[int, int, int]) -> None:
             "classifies the whole image, as in MMDeploy: --input input=1x%dx%dx%d is one window",
             *size[1:], height, width, size[0], height, width,
         )  # fmt: skip
-
-
-def _check_task(task: str | None) -> None:
-    if task in (None, TASK):
-        return
-    raise ModelSourceError(
-        f"codebase_config.task: '{task}' is not a task of mmseg; available: {TASK}",
-        hint=did_you_mean(str(task), [TASK]) or f"set task='{TASK}', or remove task",
-    )

@@ -1,19 +1,17 @@
-"""Imports a library that may be missing; creates the errors for downloads and unknown models."""
+"""Imports a library that may be missing, and shortens the errors of downloads."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
 from logging import ERROR, getLogger
 from typing import TYPE_CHECKING
 
-from enginebay.environment import install_command
-from enginebay.errors import EnginebayError, MissingDependencyError, ModelSourceError
+from enginebay.authors.sources import wrap_import_errors
+from enginebay.errors import EnginebayError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from types import ModuleType
 
 
@@ -23,18 +21,8 @@ def import_library(name: str) -> ModuleType:
     Raises:
         MissingDependencyError: The library is not installed, or cannot be imported.
     """
-    if find_spec(name) is None:
-        raise MissingDependencyError(
-            f"a model '{name}:NAME' requires {name}, which is not installed",
-            hint=install_command(f"enginebay-models[{name}]"),
-        )
-    try:
+    with wrap_import_errors(name, f"enginebay-models[{name}]"):
         return import_module(name)
-    except Exception as err:  # torchvision raises RuntimeError for a different build of torch
-        raise MissingDependencyError(
-            f"{name} is installed but cannot be imported: {type(err).__name__}: {err}",
-            hint="install matching builds of torch and torchvision",
-        ) from err
 
 
 @contextmanager
@@ -57,12 +45,3 @@ def wrap_download_errors(model: str) -> Iterator[None]:
         ) from err
     finally:
         log.setLevel(level)
-
-
-def make_unknown_error(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:
-    """Return the error for an unknown model; the error's hint lists similar names."""
-    close = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return ModelSourceError(
-        f"{scheme} has no model '{name}'",
-        hint=f"similar names: {', '.join(close)}" if close else None,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import enginebay as eb
@@ -28,6 +29,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
     """Return, for each library, the function that checks its ``codebase_config``, without it."""
     from enginebay.authors.sources import read_options
-    from enginebay_models.torchvision_options import check_section
+    from enginebay_models.torchvision_options import DetectorOptions
 
-    return {"timm": read_options, "torchvision": check_section, "transformers": read_options}
+    of_torchvision = partial(read_options, kind=DetectorOptions)
+    return {"timm": read_options, "torchvision": of_torchvision, "transformers": read_options}

@@ -9,9 +9,10 @@ from enginebay.authors.sources import (
     image_size,
     load_weights,
     measure_norms,
+    no_model_error,
     read_options,
 )
-from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
+from enginebay_models.library import import_library, wrap_download_errors
 from enginebay_models.tasks import timm_task
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
     options = read_options(request)
     timm = import_library("timm")
     if not timm.is_model(request.name):
-        raise make_unknown_error("timm", request.name, timm.list_models())
+        raise no_model_error("timm", request.name, timm.list_models())
     import torch
 
     trained_at = timm.get_pretrained_cfg(request.name)

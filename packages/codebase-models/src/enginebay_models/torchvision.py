@@ -9,10 +9,11 @@ from enginebay.authors.sources import (
     image_size,
     load_weights,
     measure_norms,
+    no_model_error,
     read_options,
 )
 from enginebay.errors import ModelSourceError
-from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
+from enginebay_models.library import import_library, wrap_download_errors
 from enginebay_models.tasks import torchvision_task
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
     models = import_library("torchvision").models
     name = request.name
     if name not in models.list_models():
-        raise make_unknown_error("torchvision", name, models.list_models())
+        raise no_model_error("torchvision", name, models.list_models())
     for start, why in _REFUSED.items():
         if name.startswith(start):
             raise ModelSourceError(

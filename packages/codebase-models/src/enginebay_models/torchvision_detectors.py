@@ -9,10 +9,16 @@ from torch import Tensor, nn
 from torchvision.models.detection.ssd import SSD
 from torchvision.ops.boxes import clip_boxes_to_image
 
-from enginebay.authors.sources import fixed_seed, image_size, load_weights, measure_norms
+from enginebay.authors.sources import (
+    fixed_seed,
+    image_size,
+    load_weights,
+    measure_norms,
+    read_options,
+)
 from enginebay_models.library import wrap_download_errors
 from enginebay_models.records import Record, crop, resize
-from enginebay_models.torchvision_options import check_section
+from enginebay_models.torchvision_options import DetectorOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +46,8 @@ def build_detector(
     Raises:
         ModelSourceError: ``codebase_config`` is wrong.
     """
-    options = check_section(request)
-    with_suppression = request.codebase_config.get("model_type") is not None
+    options = read_options(request, DetectorOptions)
+    with_suppression = options.model_type is not None
     best = models.get_model_weights(request.name).DEFAULT
     # By default torchvision downloads the weights of the backbone.
     arguments = {"weights_backbone": None, **options.arguments}

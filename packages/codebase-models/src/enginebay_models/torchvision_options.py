@@ -1,30 +1,17 @@
-"""``codebase_config`` of torchvision's models, which is checked without torchvision."""
+"""``codebase_config`` of torchvision's detectors, which is checked without torchvision."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Literal
 
-import msgspec
-
-from enginebay.authors.sources import Options, read_options
-from enginebay.errors import ModelSourceError
-
-if TYPE_CHECKING:
-    from enginebay.hooks import ModelRequest
+from enginebay.authors.sources import Options
 
 
-def check_section(request: ModelRequest) -> Options:
-    """Check ``codebase_config``, in which detectors may have ``model_type``; return its options.
+class DetectorOptions(Options, frozen=True, kw_only=True):
+    """The keys of ``codebase_config`` for detectors.
 
-    Raises:
-        ModelSourceError: A key is unknown, or a value is wrong for any model.
+    Attributes:
+        model_type: ``end2end`` for a detector with non-maximum suppression.
     """
-    section = dict(request.codebase_config)
-    model_type = section.pop("model_type", None)
-    if model_type not in (None, "end2end"):
-        raise ModelSourceError(
-            f"codebase_config.model_type: '{model_type}' is not a model_type of torchvision; "
-            "available: end2end",
-            hint="remove model_type to deploy the detector without non-maximum suppression",
-        )
-    return read_options(msgspec.structs.replace(request, codebase_config=section))
+
+    model_type: Literal["end2end"] | None = None

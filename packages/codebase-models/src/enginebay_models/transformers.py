@@ -5,11 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights, read_options
+from enginebay.authors.sources import (
+    Options,
+    fixed_seed,
+    image_size,
+    load_weights,
+    no_model_error,
+    read_options,
+)
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.image_processors import transformers_task
-from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
+from enginebay_models.library import import_library, wrap_download_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,9 +89,7 @@ def _find_architecture(
         return transformers.AutoModel.from_config, named(**arguments)
     if transformers.PreTrainedModel in bases and named.config_class is not None:
         return named, named.config_class(**arguments)
-    raise make_unknown_error(
-        "transformers", name, [*transformers.CONFIG_MAPPING, *dir(transformers)]
-    )
+    raise no_model_error("transformers", name, [*transformers.CONFIG_MAPPING, *dir(transformers)])
 
 
 def _load_folder(transformers: ModuleType, folder: str, options: Options) -> PreTrainedModel:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         image_size as image_size,
         load_weights as load_weights,
         measure_norms as measure_norms,
+        no_model_error as no_model_error,
         read_options as read_options,
         take_weights as take_weights,
+        wrap_import_errors as wrap_import_errors,
     )
     from enginebay.state import evaluation as evaluation, unchanged as unchanged
     from enginebay.tasks import (
@@ -47,7 +49,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "reference": "reference_model",
         "sources": (
             "ModelSource Options check_source digest_weights find_model fixed_seed image_size "
-            "load_weights measure_norms read_options take_weights"
+            "load_weights measure_norms no_model_error read_options take_weights "
+            "wrap_import_errors"
         ),
         "state": "evaluation unchanged",
         "tasks": "read_task",

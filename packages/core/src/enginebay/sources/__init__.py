@@ -15,6 +15,10 @@ if TYPE_CHECKING:
         required_parameters as required_parameters,
         script_methods as script_methods,
     )
+    from enginebay.sources.codebase_library import (
+        no_model_error as no_model_error,
+        wrap_import_errors as wrap_import_errors,
+    )
     from enginebay.sources.function_models import FunctionModel as FunctionModel
     from enginebay.sources.named_weights import name_weights as name_weights
     from enginebay.sources.plugin_sources import find_model as find_model
@@ -46,6 +50,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "ScriptName as_script_number describe_script_inputs forward_parameters "
             "required_parameters script_methods"
         ),
+        "sources.codebase_library": "no_model_error wrap_import_errors",
         "sources.function_models": "FunctionModel",
         "sources.named_weights": "name_weights",
         "sources.plugin_sources": "find_model",

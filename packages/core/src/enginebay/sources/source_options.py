@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, overload
 
 import msgspec
 
@@ -36,12 +36,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return self.checkpoint or ("pretrained" if self.pretrained else RANDOM_WEIGHTS)
 
 
-def read_options(request: ModelRequest) -> Options:
+_Kind = TypeVar("_Kind", bound=Options)
+
+
+@overload
+def read_options(request: ModelRequest) -> Options: ...
+@overload
+def read_options(request: ModelRequest, kind: type[_Kind]) -> _Kind: ...
+def read_options(request: ModelRequest, kind: type[Options] = Options) -> Options:
     """Return the options in the ``codebase_config`` of a request for a model.
 
+    Args:
+        request: The request.
+        kind: :class:`Options`, or a subclass with the codebase's own keys. A ``Literal`` lists the
+            values that a key may have: ``task: Literal["Segmentation"] | None = None``.
+
     Raises:
-        ModelSourceError: A key is unknown, a value has a wrong type, or both pretrained and
-            checkpoint are set.
+        ModelSourceError: A key is unknown, a value is wrong, or both pretrained and checkpoint are
+            set.
 
     Example:
         >>> from enginebay.hooks import ModelRequest
@@ -49,15 +61,25 @@ def read_options(request: ModelRequest) -> Options:
         >>> read_options(ModelRequest(name="resnet18", codebase_config=section)).arguments
         {'num_classes': 10}
     """
-    known = Options.__struct_fields__
-    for key in request.codebase_config:
-        if key not in known:
+    section = dict(request.codebase_config)
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in section.items():
+        if key not in types:
             raise ModelSourceError(
-                f"codebase_config: unknown key '{key}'; available: {', '.join(known)}",
-                hint=did_you_mean(key, known),
+                f"codebase_config: unknown key '{key}'; available: {', '.join(types)}",
+                hint=did_you_mean(key, types),
+            )
+        parts = (types[key], *get_args(types[key]))
+        listed = [text for part in parts if get_origin(part) is Literal for text in get_args(part)]
+        if listed and value is not None and value not in listed:
+            raise ModelSourceError(
+                f"codebase_config.{key}: '{value}' is not a {key} of "
+                f"{section.get('type', 'this codebase')}; available: {', '.join(listed)}",
+                hint=did_you_mean(str(value), listed)
+                or f"set {key}='{listed[0]}', or remove {key}",
             )
     try:
-        options = msgspec.convert(dict(request.codebase_config), Options)
+        options = msgspec.convert(section, kind)
     except msgspec.ValidationError as err:
         raise ModelSourceError(f"codebase_config: {err}") from err
     if options.pretrained and options.checkpoint:

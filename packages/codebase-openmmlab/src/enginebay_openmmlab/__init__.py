@@ -1,0 +1,8 @@
+"""What the packages for OpenMMLab's libraries share: a library, its configs and its models."""
+
+from __future__ import annotations
+
+from enginebay_openmmlab.library import Library as Library
+from enginebay_openmmlab.normalisation import read_normalisation as read_normalisation
+
+__version__ = "0.1.0"
