@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enginebay.cli.arguments import (
     MODEL_HELP,
+    add_allow_env,
     add_data,
     add_inputs,
     add_run_flags,
@@ -62,6 +63,7 @@ __all__ = [
     "Fields",
     "Result",
     "Table",
+    "add_allow_env",
     "add_backend_parameters",
     "add_data",
     "add_inputs",

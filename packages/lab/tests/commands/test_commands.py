@@ -37,7 +37,7 @@ OURS = sorted(COMMANDS)
 
 
 def test_core_lists_the_commands(cli: Run) -> None:
-    assert len(OURS) == 10
+    assert len(OURS) == 11
     text = cli("-h").out
     for name in OURS:
         assert re.search(rf"^  {name} +[a-z]", text, re.MULTILINE), name
@@ -59,6 +59,7 @@ def test_each_command_has_help_and_valid_examples(cli: Run, name: str) -> None:
         argv = [word.replace("{backend}", "loopback") for word in shlex.split(line)[2:]]
         argv = ["loopback" if "," in word and "onnx" in word else word for word in argv]
         parser = argparse.ArgumentParser(exit_on_error=False)
+        parser.add_argument("--json", action="store_true")  # as every command has it
         module.add_arguments(parser, argv)
         parser.parse_args(argv)
 

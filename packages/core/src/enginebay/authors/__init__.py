@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from enginebay.params import (
         declared_fields as declared_fields,
+        read_fields as read_fields,
     )
     from enginebay.plugins import (
         contributed as contributed,
@@ -59,7 +60,7 @@ _fetch, __dir__, __all__ = lazy_names(
     {
         "inference": "Latency count_time",
         "operations": "Step Steps find_rewriters",
-        "params": "declared_fields",
+        "params": "declared_fields read_fields",
         "plugins": "contributed forget_plugins installed_backends",
         "rewriting": "Context LoweringContext Rewriting",
     },

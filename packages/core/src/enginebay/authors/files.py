@@ -8,8 +8,12 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.config import (
+        SECTIONS as SECTIONS,
         Problems as Problems,
+        Sections as Sections,
+        backend_params as backend_params,
         read_config as read_config,
+        read_sections as read_sections,
         read_table as read_table,
     )
     from enginebay.exporters import Obstacle as Obstacle
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "config": "Problems read_config read_table",
+        "config": "Problems SECTIONS Sections backend_params read_config read_sections read_table",
         "exporters": "Obstacle",
         "files": "lock_file replacement write_whole",
         "ir": (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: Core's own commands, in the order of ``enginebay --help``.
 OWN = (
     *("backends", "check-env", "deploy", "export", "convert", "run", "verify"),
-    *("inspect", "config", "rewriters", "completion"),
+    *("inspect", "rewriters", "completion"),
 )
 
 

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
         refuse_options as refuse_options,
     )
     from enginebay.config.problems import Problems as Problems
-    from enginebay.config.schema import config_schema as config_schema
     from enginebay.config.section_reader import read_sections as read_sections
-    from enginebay.config.sections import Sections as Sections
-    from enginebay.config.writing import as_python as as_python
+    from enginebay.config.sections import SECTIONS as SECTIONS, Sections as Sections
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -43,9 +41,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "config.merging": "plain",
         "config.options": "ExportOptions ONLY_OF_DEPLOY VerifyOptions merge_options refuse_options",
         "config.problems": "Problems",
-        "config.schema": "config_schema",
         "config.section_reader": "read_sections",
-        "config.sections": "Sections",
-        "config.writing": "as_python",
+        "config.sections": "SECTIONS Sections",
     },
 )

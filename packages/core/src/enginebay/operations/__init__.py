@@ -11,7 +11,6 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.operations.backend import Backend as Backend, get_backend as get_backend
-    from enginebay.operations.check_config import check as check
     from enginebay.operations.convert_ir import convert as convert
     from enginebay.operations.deploy_model import deploy as deploy
     from enginebay.operations.deployment import Deployment as Deployment
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "operations.check_config": "check",
         "operations.convert_ir": "convert",
         "operations.deploy_model": "deploy",
         "operations.deployment": "Deployment",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_allow_env, environment
-from enginebay.cli.output import print_json, print_message
+from enginebay.commands import add_allow_env, print_json, print_message
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping
 
 EXAMPLES = ("enginebay config check deploy.toml", "enginebay config show deploy.py --json")
 
@@ -41,9 +42,10 @@ def run(args: Namespace) -> int:
 
 
 def _show_config(args: Namespace) -> int:
-    from enginebay.config import as_python, read_config
+    from enginebay.authors.files import read_config
+    from enginebay_lab.configs.writing import as_python
 
-    config = read_config(args.file, environment=environment(args.allow_env))
+    config = read_config(args.file, environment=_environment(args))
     if args.json:
         print_json({"config": config})
     else:
@@ -52,10 +54,10 @@ def _show_config(args: Namespace) -> int:
 
 
 def _check_config(args: Namespace) -> int:
-    from enginebay.config import read_table
-    from enginebay.operations import check
+    from enginebay.authors.files import read_table
+    from enginebay_lab.configs.check_config import check_config
 
-    result = check(read_table(args.file, environment=environment(args.allow_env)))
+    result = check_config(read_table(args.file, environment=_environment(args)))
     if args.json:
         problems = [{"message": str(p), "hint": p.hint} for p in result.problems]
         print_json({"problems": problems, "notes": list(result.notes), "backend": result.backend})
@@ -75,20 +77,24 @@ def _check_config(args: Namespace) -> int:
 def _print_schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
     import json
 
-    from enginebay.config import config_schema
+    import enginebay as eb
     from enginebay.errors import BackendUnavailableError
-    from enginebay.operations import get_backend
-    from enginebay.plugins import list_backends
+    from enginebay_lab.configs.schema import config_schema
 
     backends = {}
-    for status in list_backends():
+    for status in eb.list_backends():
         try:
-            backends[status.name] = get_backend(status.name).Params
+            backends[status.name] = eb.get_backend(status.name).Params
         except BackendUnavailableError as err:
             print_message(f"note: {status.name} is omitted: {err}")
     # Not by print_json, which adds a key: editors read the document as it is.
     sys.stdout.write(json.dumps(config_schema(backends), indent=2) + "\n")
     return 0
+
+
+def _environment(args: Namespace) -> Mapping[str, str] | None:
+    """Return the environment variables that the config may read; None without ``--allow-env``."""
+    return os.environ if args.allow_env else None
 
 
 _ACTIONS = {"show": _show_config, "check": _check_config, "schema": _print_schema}

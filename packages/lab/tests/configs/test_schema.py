@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 import enginebay as eb
-from enginebay.config.schema import config_schema
 from enginebay.errors import ConfigError
+from enginebay_lab.configs.schema import config_schema
 from enginebay_testing.loopback import LoopbackParams
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.config.sections import SECTIONS
-from enginebay.params import FileName, Shapes, declared_fields, read_fields
+from enginebay import BackendParams, FileName
+from enginebay.authors import declared_fields, read_fields
+from enginebay.authors.arrays import Shapes
+from enginebay.authors.files import SECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from enginebay.params import BackendParams, Field
+    from collections.abc import Iterable, Mapping
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DIMS = {"type": "array", "items": {"type": "integer"}}
@@ -25,7 +25,6 @@ def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]
         backends: Backend name → params class of the backend.
 
     Example:
-        >>> from enginebay.params import BackendParams
         >>> schema = config_schema({"mine": BackendParams})
         >>> schema["properties"]["backend_config"]["anyOf"][0]["properties"]["type"]
         {'const': 'mine'}
@@ -56,7 +55,7 @@ def _object_schema(properties: Mapping[str, object], *, others: bool = False) ->
 def _section_schema(kind: type[msgspec.Struct]) -> dict[str, object]:
     texts = read_fields(kind.__doc__ or "")
     properties = {
-        name: _describe_optional(_field_schema(field), texts.get(name, ""))
+        name: _describe_optional(_field_schema(field.type, field.choices), texts.get(name, ""))
         for name, field in declared_fields(kind).items()
     }
     return _object_schema(properties, others=not kind.__struct_config__.forbid_unknown_fields)
@@ -77,7 +76,7 @@ def _backend_schema(name: str, params: type[BackendParams]) -> dict[str, object]
     for field_name, field in declared_fields(params).items():
         if field_name != "work_dir":
             properties[field_name] = _describe_optional(
-                _field_schema(field), texts.get(field_name, "")
+                _field_schema(field.type, field.choices), texts.get(field_name, "")
             )
     return {"title": name, **_object_schema(properties)}
 
@@ -94,15 +93,15 @@ def _model_inputs_schema() -> dict[str, object]:
     }
 
 
-def _field_schema(field: Field) -> dict[str, object]:
-    if field.type == Shapes:
+def _field_schema(type_: object, choices: Iterable[object]) -> dict[str, object]:
+    if type_ == Shapes:
         dims = {"type": "array", "items": {"type": ["integer", "null"]}}
         return {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": dims}]}
-    if field.choices:
+    if choices:
         # The reader ignores the case of choices. A schema cannot, so it lists the upper case too.
-        words = [choice for choice in field.choices if isinstance(choice, str)]
-        return {"enum": [*field.choices, *dict.fromkeys(w.upper() for w in words if w.islower())]}
-    return _type_schema(field.type)
+        words = [choice for choice in choices if isinstance(choice, str)]
+        return {"enum": [*choices, *dict.fromkeys(w.upper() for w in words if w.islower())]}
+    return _type_schema(type_)
 
 
 def _type_schema(type_: object) -> dict[str, object]:

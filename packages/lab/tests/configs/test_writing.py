@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from enginebay.config import read_config
-from enginebay.config.writing import as_python
+from enginebay.authors.files import read_config
+from enginebay_lab.configs.writing import as_python
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.config import Problems, backend_params, read_sections
+from enginebay import get_backend
+from enginebay.authors import contributed
+from enginebay.authors.files import Problems, backend_params, read_sections
 from enginebay.errors import BackendUnavailableError, ConfigError, EnginebayError, one_line
 from enginebay.hooks import ModelRequest
-from enginebay.operations.backend import get_backend
-from enginebay.plugins import contributed
 
 if TYPE_CHECKING:
-    from enginebay.config import Sections
+    from enginebay.authors.files import Sections
 
 
 class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of :func:`check`.
+    """The result of :func:`check_config`.
 
     Attributes:
         problems: All problems, each with its file and line, or its path of keys.
@@ -33,12 +33,12 @@ class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
     ir: str | None
 
 
-def check(config: Mapping[str, object]) -> ConfigCheck:
+def check_config(config: Mapping[str, object]) -> ConfigCheck:
     """Check all sections of a config and the backend's parameters, and return all problems.
 
     Args:
-        config: The config as plain data. If :func:`enginebay.config.read_table` has read it, each
-            problem has a file and a line.
+        config: The config as plain data. If :func:`enginebay.authors.files.read_table` has read it,
+            each problem has a file and a line.
     """
     problems = Problems()
     sections = read_sections(config, problems)
