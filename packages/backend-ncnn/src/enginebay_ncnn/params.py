@@ -66,6 +66,11 @@ class NcnnParams(eb.BackendParams):
         super().__post_init__()
         parse_vulkan_index(self.device)
 
+    @property
+    def run_time_fields(self) -> tuple[str, ...]:
+        """The fields that only the loaded network reads, and that change none of its outputs."""
+        return ("threads", "light_mode")
+
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
         """Return the keys of MMDeploy's configs that set these parameters."""

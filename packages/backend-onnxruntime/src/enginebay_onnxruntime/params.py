@@ -83,6 +83,13 @@ class OnnxruntimeParams(eb.BackendParams):
         if not self.providers and self.device.partition(":")[0] not in ("npu", "gpu"):
             self.check_device()
 
+    @property
+    def run_time_fields(self) -> tuple[str, ...]:
+        """The fields that only the session reads; a compiled model contains some of them."""
+        threads = ("intra_op_threads", "inter_op_threads", "optimized_cache", "profile")
+        options = ("graph_optimization", "session_options", "provider_options")
+        return threads if self.compiled else (*threads, *options)
+
     def check_device(self) -> None:
         """Check that ONNX Runtime's own providers may have the device.
 

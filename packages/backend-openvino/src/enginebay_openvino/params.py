@@ -76,6 +76,11 @@ class OpenvinoParams(eb.BackendParams):
         """The precision whose tolerance applies; for fp32 with fp16 weights, this is fp16."""
         return "fp16" if self.fp16_weights and self.precision == "fp32" else self.precision
 
+    @property
+    def run_time_fields(self) -> tuple[str, ...]:
+        """The fields that become properties of the compiled model, which no file contains."""
+        return ("performance_hint", "streams", "threads", "cache_dir", "properties")
+
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
         """Return the keys of MMDeploy's configs, with the parameter that each sets, if any."""

@@ -57,6 +57,11 @@ class SharedParams(eb.BackendParams):
         """Return the name of the file with a stripped engine's weights, next to the engine."""
         return self.file_name.sibling(".onnx")
 
+    @property
+    def run_time_fields(self) -> tuple[str, ...]:
+        """The fields that only the loaded engine reads."""
+        return ("cuda_graph",)
+
     def get_model_files(self) -> tuple[str, ...]:
         """Return the paths of the engine and, for a stripped engine, of the weights."""
         names = (self.file_name, self.weights_file) if self.strip_plan else (self.file_name,)

@@ -20,6 +20,7 @@ from enginebay.cli.arguments import (
     data_set,
     flag_values,
     read_model,
+    run_params,
 )
 from enginebay.cli.model_arguments import (
     add_backend_parameters,
@@ -96,6 +97,7 @@ __all__ = [
     "read_model",
     "receipt_fields",
     "repeatable_command",
+    "run_params",
     "shared_options",
     "short_path",
     "stdout_on_stderr",

@@ -35,6 +35,11 @@ class LoopbackParams(eb.BackendParams):
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
     gain: float = 1.0
 
+    @property
+    def run_time_fields(self) -> tuple[str, ...]:
+        """The gain, which only the wrapper reads."""
+        return ("gain",)
+
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:

@@ -297,6 +297,33 @@ def test_wrong_arguments_are_refused_before_anything_is_loaded(
 
 
 @pytest.mark.usefixtures("here")
+def test_run_time_parameters_stand_in_the_rows() -> None:
+    (row,) = measure("good", params={"gain": 2.0}).rows
+    assert row.params == {"gain": 2.0}
+    assert not row.failure
+    measured = measure("good", "open", params={"gain": 2.0})
+    assert "'open': loaded with gain=2.0" in " ".join(str(measured).split())
+    assert measured.to_dict()["rows"][0]["params"] == {"gain": 2.0}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("names", [("good",), ("good", "open")])
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"file_name": "x"}, "file_name is built into '.*': a load can change device, gain"),
+        ({"gain": "x"}, "'x' does not fit LoopbackParams.gain: expected float"),
+        ({"lanes": 2}, "'lanes', which is not one of its fields|has the parameter lanes"),
+    ],
+)
+def test_a_parameter_that_no_load_takes_is_refused(
+    names: tuple[str, ...], params: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        measure(*names, params=params)
+
+
+@pytest.mark.usefixtures("here")
 def test_models_and_artifacts_are_named_correctly() -> None:
     import torch
 

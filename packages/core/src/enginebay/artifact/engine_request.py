@@ -14,7 +14,7 @@ import msgspec
 
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
 from enginebay.backend import load_hooks
-from enginebay.errors import BackendUnavailableError, UsageError
+from enginebay.errors import BackendUnavailableError, ParamsError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
 from enginebay.params import SizeLimits
@@ -126,17 +126,23 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_request(
-    artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
+    artifact: str | Path | Artifact,
+    *,
+    device: str | None = None,
+    params: Mapping[str, object] | None = None,
+    strict: bool = False,
 ) -> LoadRequest:
     """Check that an artifact fits this machine, and return the request that loads its engine.
 
     Args:
         artifact: The artifact's directory, or an open artifact.
         device: The device to run on; None for the device that the artifact was built for.
+        params: Other values of the backend's run-time parameters.
         strict: True to raise an error if the engine uses a fallback.
 
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
+        ParamsError: A parameter is unknown, has an invalid value, or is built into the artifact.
         UsageError: The path cannot be encoded in this locale.
         BackendUnavailableError: The artifact is built for other machines. Or the artifact is bound
             to an engine or device, but the backend cannot be used here.
@@ -144,21 +150,35 @@ def load_request(
     opened = open_artifact(artifact)
     manifest = opened.manifest
     choose_backend(manifest.backend, manifest.plugin.distribution)
-    params = manifest.params if device is None else {**manifest.params, "device": device}
+    changed = _change_params(opened, params) if params else manifest.params
+    if device is not None:
+        changed = {**changed, "device": device}
     # Any other artifact fits every machine, and does not need the backend here.
     if manifest.built_for or manifest.pinned:
-        _check_machine(opened, params)
+        _check_machine(opened, changed)
     return LoadRequest(
         backend=manifest.backend,
         directory=opened.path,
         files=opened.files,
-        params=params,
+        params=changed,
         inputs=opened.inputs,
         outputs=opened.outputs,
         parts=manifest.parts,
         strict=strict,
         sizes=manifest.sizes,
     )
+
+
+def _change_params(opened: Artifact, params: Mapping[str, object]) -> dict[str, Any]:
+    kind = load_hooks(opened.backend).Params
+    changed = kind.from_mapping({**opened.manifest.params, **params})
+    allowed = ("device", *changed.run_time_fields)
+    for name in [name for name in params if name not in allowed]:
+        raise ParamsError(
+            f"{name} is built into '{opened.path}': a load can change {', '.join(allowed)}",
+            hint=f"deploy the model again with another --{name.replace('_', '-')}",
+        )
+    return changed.to_mapping()
 
 
 def _check_machine(opened: Artifact, params: dict[str, object]) -> None:

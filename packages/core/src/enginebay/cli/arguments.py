@@ -189,9 +189,41 @@ def _are_stacked(artifact: Artifact, arrays: Mapping[str, Any]) -> bool:
 
 
 def add_run_flags(parser: ArgumentParser) -> None:
-    """Add ``--device`` and ``--strict``."""
+    """Add ``--device``, ``--param`` and ``--strict``."""
     parser.add_argument("--device", help="the device to run on, instead of the artifact's device")
+    parser.add_argument(
+        "--param",
+        dest="params",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another value of a run-time parameter, written like its flag of 'enginebay deploy', "
+        "without dashes: threads=2 (repeatable)",
+    )
     parser.add_argument("--strict", action="store_true", help="fail if the engine uses a fallback")
+
+
+def run_params(args: Namespace, *backends: str) -> dict[str, Any]:
+    """Return the values of ``--param``, read as by the flags of these backends.
+
+    Raises:
+        UsageError: No backend has the parameter, or its value is invalid.
+    """
+    from enginebay.cli.parser import Parser
+    from enginebay.operations import get_backend
+
+    if not args.params:  # the backends may not be installed
+        return {}
+    prog = f"enginebay convert {backends[0]}"  # whose help lists the parameters
+    parser = Parser(prog=prog, add_help=False, allow_abbrev=False)
+    kinds = [get_backend(name).Params for name in dict.fromkeys(backends)]
+    added: set[str] = set()
+    for kind in kinds:  # a parameter of several backends is a single one
+        kind.add_arguments(parser, skip=added)
+        added |= {*kind.__struct_fields__}
+    words = [word.partition("=") for word in args.params]
+    given = parser.parse_args([f"--{n.replace('_', '-')}{sign}{value}" for n, sign, value in words])
+    return {name: value for kind in kinds for name, value in kind.given_arguments(given).items()}
 
 
 def environment(allowed: bool) -> Mapping[str, str] | None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import add_artifact
+from enginebay.cli.arguments import add_artifact, run_params
 from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
 from enginebay.cli.run_items import (
     ItemRun,
@@ -67,8 +67,9 @@ def run(args: Namespace) -> int:
         check_weights(artifact)
     arrays = parse_inputs(args.inputs)
     items = ItemRun(artifact, args.images, arrays, args.draw) if args.images else None
+    params = run_params(args, artifact.backend)
     options = {"device": args.device, "strict": args.strict, "within": args.within}
-    with stdout_on_stderr(), load(artifact, **options) as wrapper:
+    with stdout_on_stderr(), load(artifact, params=params, **options) as wrapper:
         start = time.perf_counter()
         results = list(items.run(wrapper)) if items else []
         if results:

@@ -23,6 +23,7 @@ def load(
     artifact: str | Path | Artifact,
     *,
     device: str | None = None,
+    params: Mapping[str, object] | None = None,
     strict: bool = False,
     isolated: bool = False,
     within: Literal["warn", "raise"] | None = None,
@@ -32,6 +33,7 @@ def load(
     Args:
         artifact: The artifact, or the path of its folder.
         device: The device to run on; by default the device that the artifact was built for.
+        params: Other values of the backend's run-time parameters, such as its threads.
         strict: Raise an error if the engine falls back from the requested device or precision. By
             default, the receipt of the engine lists the fallbacks.
         isolated: Run the engine in a child process. If the engine crashes, a wrapper's call raises
@@ -52,12 +54,13 @@ def load(
         BackendUnavailableError: The artifact's backend cannot be used on this machine.
         FallbackError: The engine does not run on the requested device, or ``strict`` is set and
             the engine falls back.
+        ParamsError: A parameter is unknown, has an invalid value, or is built into the artifact.
         UsageError: ``within`` is set, and the artifact records no range.
     """
 
     def load_opened(opened: Artifact) -> tuple[Artifact, Wrapper]:
         watch = None if within is None else _watch_range(opened, within)
-        request = load_request(opened, device=device, strict=strict)
+        request = load_request(opened, device=device, params=params, strict=strict)
         if isolated:
             from enginebay.artifact import IsolatedWrapper
 

@@ -98,6 +98,19 @@ class BackendParams(Declared):
         """
         return getattr(self, "precision", "")
 
+    @property
+    def run_time_fields(self) -> tuple[str, ...]:
+        """The fields that only a load of the engine reads, such as its threads; none by default.
+
+        They change nothing in an artifact's files, and :func:`enginebay.load` may get other values
+        of them. Override this property if there are any::
+
+            @property
+            def run_time_fields(self):
+                return ("threads",)
+        """
+        return ()
+
     def get_model_files(self) -> tuple[str, ...]:
         """Return the paths of the artifact's files, in ``work_dir`` if it is set.
 

@@ -7,17 +7,24 @@ import ast
 import json
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import msgspec
 
 import enginebay as eb
 from enginebay.authors import declared_fields
+from enginebay.authors.artifacts import load_request
 from enginebay.errors import ParamsError
 from enginebay_testing.conformance.kit import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    import pytest
+
+    from enginebay.hooks import WrapperRequest
     from enginebay_testing.conformance.kit import Kit
 
 
@@ -59,6 +66,40 @@ class ParamsLaws:
             f"{', '.join(sorted(unread))}"
         )
 
+    def test_run_time_parameters_are_read_at_load(
+        self, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run-time parameter is read when an engine is loaded, and changes none of its files."""
+        marked = kit.backend.Params().run_time_fields
+        if not marked:
+            kit.skip("the backend marks no run-time parameters")
+        kit.require_engine()
+        unknown = set(marked) - {*kit.backend.Params.__struct_fields__}
+        assert not unknown, f"expected fields, found {', '.join(sorted(unknown))}"
+        monkeypatch.chdir(tmp_path)  # a changed value may be the name of a file
+        changes = _change_values(kit.backend)
+        changed = {name: changes[name] for name in marked if name in changes}
+        plain, other, again = (
+            _convert(kit, tmp_path / folder, params)
+            for folder, params in (("plain", {}), ("other", changed), ("again", {}))
+        )
+        # Of an engine whose builds differ by themselves, the reads alone are checked.
+        different = [name for name in plain if plain[name] == again[name] != other.get(name)]
+        assert not different, (
+            f"expected the same files with other values of {', '.join(marked)}, found a difference "
+            f"in {', '.join(different)}"
+        )
+        request = load_request(kit.artifact("fixed")).wrapper_request()
+        unread = [
+            name
+            for name in marked
+            if name not in _find_reads(kit, request, {name: changed.get(name)})
+        ]
+        assert not unread, (
+            f"expected a load and a call that read each run-time parameter, found none that reads "
+            f"{', '.join(unread)}"
+        )
+
     def test_what_depends_on_the_machine_is_bound_to_it(self, kit: Kit) -> None:
         """With a parameter whose value is ``host`` or ``native``, ``bound_to`` names properties.
 
@@ -78,6 +119,33 @@ class ParamsLaws:
 
 #: The usual names of compilers for "the machine that compiles".
 _THIS_MACHINE = {"host", "native"}
+
+
+def _convert(kit: Kit, folder: Path, params: Mapping[str, Any]) -> dict[str, bytes]:
+    """Convert the model ``fixed``, and return the content of each of the engine's files."""
+    files = kit.backend.to_backend(kit.ir("fixed"), work_dir=str(folder), **params)
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def _find_reads(kit: Kit, request: WrapperRequest, changes: Mapping[str, Any]) -> set[str]:
+    """Return the fields that the plugin reads while it loads an engine and calls it."""
+    reads: set[str] = set()
+    kind: Any = kit.backend.Params
+
+    class Recorded(kind):  # type: ignore[misc]  # the backend's class is known at run time only
+        def __getattribute__(self, name: str) -> Any:
+            reads.add(name)
+            return super().__getattribute__(name)
+
+    params = Recorded(**{**request.params.to_mapping(), **changes})
+    reads.clear()
+    # The engine may refuse a generated value, after it was read.
+    with (
+        suppress(eb.EnginebayError),
+        kit.backend.load(msgspec.structs.replace(request, params=params)) as wrapper,
+    ):
+        wrapper(kit.example("fixed").arrays())
+    return reads
 
 
 def _find_sources(kit: Kit) -> set[Path]:
@@ -131,8 +199,9 @@ def _change_value(field: Any) -> Any:
         return eb.FileName("another")
     if field.name.endswith("_shapes"):
         return {"x": (1, 3)}
-    if field.type in (int, float):
-        return field.type((field.default or 0) + 2)
+    kind = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+    if kind in (int, float):
+        return kind((field.default or 0) + 2)
     if get_origin(field.type) is tuple and get_args(field.type)[0] is str:
         return ("one", "two")
     if get_origin(field.type) is dict and get_args(field.type) == (str, str):

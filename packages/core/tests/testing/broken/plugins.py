@@ -227,4 +227,35 @@ BROKEN = {
             target: str = "native"
         """,
     ),
+    "its run-time parameter is built into the file": Broken(
+        "test_run_time_parameters_are_read_at_load",
+        "same files with other values of gain, found a difference in model.onnx",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            files = loopback.to_backend(request)
+            with files[0].open("ab") as file:
+                file.write(b"\\x3a\\x00" * (request.params.gain != 1))
+            return files
+        """,
+    ),
+    "it forgets its run-time parameter at load": Broken(
+        "test_run_time_parameters_are_read_at_load",
+        "found none that reads gain",
+        """
+        class Wrapper(loopback.LoopbackWrapper):
+            def __init__(self, request):
+                import msgspec
+                params = loopback.LoopbackParams(file_name=request.params.file_name)
+                super().__init__(msgspec.structs.replace(request, params=params))
+        """,
+    ),
+    "it marks what is no parameter": Broken(
+        "test_run_time_parameters_are_read_at_load",
+        "expected fields, found num_threads",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            run_time_fields = ("num_threads",)
+        """,
+    ),
 }

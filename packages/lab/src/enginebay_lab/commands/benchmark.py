@@ -11,6 +11,7 @@ from enginebay.commands import (
     add_inputs,
     add_run_flags,
     repeatable_command,
+    run_params,
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
@@ -121,6 +122,7 @@ def run(args: Namespace) -> int:
 
     check_report_flag(args, *args.artifacts)
     first = open_artifact(args.artifacts[0])
+    params = run_params(args, *(open_artifact(path).backend for path in args.artifacts))
     inputs = parse_inputs(args.inputs)
     model = args.model
     if args.against and model is None:
@@ -137,6 +139,7 @@ def run(args: Namespace) -> int:
             threads=args.threads,
             layers=args.layers,
             device=args.device,
+            params=params,
             strict=args.strict,
             timeout=args.timeout,
             output=args.output,

@@ -105,7 +105,7 @@ def _row_blocks(row: BenchmarkRow, notes: Iterable[str]) -> Iterator[Block]:
             ("memory", _describe_memory(row)),
             ("windows", row.agreement.describe() if row.agreement else ""),
             *receipt_fields(row.receipt, row.requested),
-            *(("note", note) for note in (*row.notes, *notes)),
+            *(("note", note) for note in (*row.param_notes, *row.notes, *notes)),
         )
     )
 
@@ -166,7 +166,7 @@ def _collect_notes(measured: Benchmark) -> Iterator[str]:
             "only if both rows agreed (column AGREED)"
         )
     for row in measured.rows:
-        for note in (*row.notes, *(row.receipt.fallbacks if row.receipt else ())):
+        for note in (*row.param_notes, *row.notes, *(row.receipt.fallbacks if row.receipt else ())):
             yield f"{_row_title(row)}: {note}"
     yield from measured.notes
 

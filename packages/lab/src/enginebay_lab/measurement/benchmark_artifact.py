@@ -7,11 +7,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from enginebay import Artifact
+from enginebay import Artifact, get_backend
 from enginebay.authors import Steps
 from enginebay.authors.arrays import inputs_for, to_numpy
 from enginebay.authors.artifacts import input_sets, load_request, use_artifact
-from enginebay.errors import EnginebayError, Hint, InputError, UsageError, argument
+from enginebay.errors import EnginebayError, Hint, InputError, ParamsError, UsageError, argument
 from enginebay_lab.journal import Journal
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.measurement.benchmark_rows import LINE_KIND
@@ -50,6 +50,7 @@ def benchmark(
     threads: int | Sequence[int] = (1,),
     layers: bool = False,
     device: str | None = None,
+    params: Mapping[str, object] | None = None,
     strict: bool = False,
     timeout: float = 1800.0,
     output: str | Path | None = None,
@@ -80,6 +81,8 @@ def benchmark(
         layers: Time the layers of each engine too, if its backend supports this.
         device: The device on which the engines run; by default the device that each artifact
             records.
+        params: Other values of run-time parameters, such as the engines' threads, each for the
+            artifacts whose backend declares it.
         strict: Raise if an engine falls back from the requested device or precision.
         timeout: Time limit in seconds for loading and for each window.
         output: A new file to which the windows and rows are written during the measurement, with
@@ -90,6 +93,7 @@ def benchmark(
         UsageError: An argument is wrong, or ``output`` exists.
         ModelSourceError: ``model`` is not the name of a PyTorch model.
         InputError: The inputs do not fit the model.
+        ParamsError: A parameter is unknown, has an invalid value, or is built into an artifact.
         ArtifactError: An artifact is damaged, or bound to another engine or device.
         EnginebayError: All rows failed; this is the error of the first row.
     """
@@ -99,7 +103,9 @@ def benchmark(
         {"duration": duration, "timeout": timeout}, {"batches": sizes, "threads": counts}
     )
     _check_model(against, model)
-    specs = _describe_artifacts(artifacts, inputs, device=device, strict=strict)
+    specs = _describe_artifacts(
+        artifacts, inputs, device=device, params=params or {}, strict=strict
+    )
     if model is not None:
         specs = [_describe_pytorch(str(model), specs), *specs]  # the first is the baseline
     journal = Journal(None if output is None else Path(output), LINE_KIND)
@@ -170,6 +176,7 @@ def _describe_artifacts(
     inputs: Mapping[str, Array] | None,
     *,
     device: str | None,
+    params: Mapping[str, object],
     strict: bool,
 ) -> list[SubjectSpec]:
     """Return a :class:`SubjectSpec` (the calls to measure) for each artifact.
@@ -191,18 +198,30 @@ def _describe_artifacts(
         def describe(
             opened: Artifact, name: str = name, first: SubjectSpec | None = first
         ) -> SubjectSpec:
-            request = load_request(opened, device=device, strict=strict)
+            own = _pick_params(params, opened) if len(listed) > 1 else params
+            request = load_request(opened, device=device, params=own, strict=strict)
             opened.warn()
-            if arrays is not None:
-                return describe_artifact(name, request, arrays)
-            if first is None:
-                return describe_artifact(name, request, _default_inputs(opened))
-            if _accepts_inputs(opened, first.inputs):
-                return describe_artifact(name, request, first.inputs)
-            return describe_artifact(name, request, _default_inputs(opened), _OTHER_INPUTS_NOTE)
+            note = ""
+            feed: Arrays | None = arrays
+            if feed is None and first is not None and _accepts_inputs(opened, first.inputs):
+                feed = first.inputs
+            if feed is None:
+                feed = _default_inputs(opened)
+                note = _OTHER_INPUTS_NOTE if first is not None else ""
+            return describe_artifact(name, request, feed, note, own)
 
         specs[name] = use_artifact(artifact, describe)
+    if unused := sorted(params.keys() - {name for spec in specs.values() for name in spec.params}):
+        raise ParamsError(f"no artifact's backend has the parameter {', '.join(unused)}")
     return list(specs.values())
+
+
+def _pick_params(params: Mapping[str, object], artifact: Artifact) -> dict[str, object]:
+    """Return the parameters that the artifact's backend declares."""
+    if not params:
+        return {}
+    fields = get_backend(artifact.backend).Params.__struct_fields__
+    return {name: value for name, value in params.items() if name in fields}
 
 
 def _default_inputs(artifact: Artifact) -> Arrays:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -121,6 +121,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: The artifact's folder as it was passed, or ``pytorch``.
         artifact: The absolute path of the artifact's folder; empty for PyTorch.
+        params: The run-time parameters that were passed to the benchmark, by name.
         backend: The name of the backend that built the artifact, or ``pytorch``.
         requested: The precision in the artifact's parameters; empty for PyTorch, and for a backend
             without such a parameter.
@@ -154,6 +155,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     artifact: str = ""
+    params: dict[str, Any] = {}
     backend: str
     requested: str = ""
     precision: str = ""
@@ -183,6 +185,12 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
             return False
         is_wide = self.agreement is not None and self.agreement.apart > MAX_SPREAD
         return not is_wide and self.call.mean <= (1 + MAX_MEAN_EXCESS) * self.call.median
+
+    @property
+    def param_notes(self) -> list[str]:
+        """The run-time parameters that were passed, as a note: ``loaded with threads=2``."""
+        shown = ", ".join(f"{name}={value}" for name, value in self.params.items())
+        return [f"loaded with {shown}"] if shown else []
 
     def describe_call(self) -> str:
         """Return the duration of a call as text: ``1.24 ms``; ``-`` if it was not measured.

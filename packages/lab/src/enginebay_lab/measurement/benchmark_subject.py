@@ -51,6 +51,7 @@ class SubjectSpec(NamedTuple):
         input_specs: The specs of the inputs.
         precision: The requested precision; empty if there is none.
         note: A reason why the measurements may be unreliable; empty if there is none.
+        params: The run-time parameters that differ from the artifact's.
     """
 
     name: str
@@ -62,10 +63,15 @@ class SubjectSpec(NamedTuple):
     input_specs: Sequence[TensorSpec]
     precision: str = ""
     note: str = ""
+    params: Mapping[str, object] = {}
 
 
 def describe_artifact(
-    name: str, request: LoadRequest, inputs: Mapping[str, NumpyArray], note: str = ""
+    name: str,
+    request: LoadRequest,
+    inputs: Mapping[str, NumpyArray],
+    note: str = "",
+    params: Mapping[str, object] = {},
 ) -> SubjectSpec:
     """Return what a child process needs to load and measure an artifact's engine."""
     return SubjectSpec(
@@ -78,6 +84,8 @@ def describe_artifact(
         input_specs=request.inputs,
         precision=str(request.params.get("precision", "")),
         note=note,
+        # As the backend reads them.
+        params={name: request.params.get(name) for name in params},
     )
 
 
@@ -213,6 +221,7 @@ class BenchmarkSubject:
         row = BenchmarkRow(
             name=self.spec.name,
             artifact=self.spec.artifact,
+            params=dict(self.spec.params),
             backend=self.spec.backend,
             requested=self.spec.precision,
             batch=self.batch,
