@@ -29,8 +29,6 @@ class NcnnParams(eb.BackendParams):
     """Parameters of ncnn.
 
     Args:
-        work_dir (str): The artifact's folder.
-        file_name (str): File name of the network. The suffix .param is added if it has none.
         device (str): cpu, vulkan or vulkan:N.
         precision (str): fp32 stores weights and blobs in single precision; fp16 stores them in half
             precision and computes in single precision; int8 computes convolutions and inner
@@ -45,12 +43,9 @@ class NcnnParams(eb.BackendParams):
         module_ops (list): Classes of modules that become one layer each, such as
             my_models.head.Decode or net.py:Decode; custom_layers provides these layers.
         pnnx_timeout (float): Time limit in seconds of pnnx, and of the first run of its network.
-        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
-    file_name: eb.FileName = eb.FileName("model", suffix=".param")
+    file_name: eb.FileName = eb.FileName("model", suffix=".param", siblings=(".bin", ".plan.json"))
     precision: Literal["fp32", "fp16", "int8"] = "fp32"
     fp16_arithmetic: bool = False
     threads: int = 0
@@ -80,8 +75,3 @@ class NcnnParams(eb.BackendParams):
                 bool, lambda on: {"precision": "fp16"} if on else {}
             ),
         }
-
-    def get_model_files(self) -> tuple[str, ...]:
-        """Return the paths of the network, the weights, and the plan that maps tensors to blobs."""
-        name = self.file_name
-        return self.in_work_dir(name, name.sibling(".bin"), name.sibling(".plan.json"))

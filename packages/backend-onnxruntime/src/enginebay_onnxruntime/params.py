@@ -17,8 +17,6 @@ class OnnxruntimeParams(eb.BackendParams):
     """Parameters of ONNX Runtime.
 
     Args:
-        work_dir (str): The artifact's folder.
-        file_name (str): File name of the model. The suffix .onnx is added if it has none.
         device (str): cpu, cuda, cuda:N, or auto: cuda if this build has it, else cpu. With the
             provider of a package: npu, npu:N, gpu, gpu:N; its own choice with cpu, the default, and
             with auto, which also lets the CPU run what the provider refuses.
@@ -54,9 +52,6 @@ class OnnxruntimeParams(eb.BackendParams):
             onnxruntime_extensions.
         profile (str): Write ONNX Runtime's profile to a file with this prefix when the wrapper
             is closed; wrapper.receipt then names the file.
-        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")

@@ -32,9 +32,6 @@ class OpenvinoParams(eb.BackendParams):
     """Parameters of OpenVINO.
 
     Args:
-        work_dir (str): The artifact's folder.
-        file_name (str): File name of the model. The suffix .xml is added if it has none; the
-            weights are next to it in a file with the suffix .bin.
         device (str): cpu, gpu, gpu.N, npu or auto.
         precision (str): The precision to compute in, on any processor. int8 quantises the model
             during conversion; layers that cannot be quantised compute in fp32.
@@ -48,12 +45,9 @@ class OpenvinoParams(eb.BackendParams):
         extensions (list): Your own operators: paths of shared libraries, or Python objects as
             file.py:attr or package.module:attr, derived from openvino.Op or made with
             openvino.frontend.onnx. The files are copied into the artifact.
-        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
-    file_name: eb.FileName = eb.FileName("model", suffix=".xml")
+    file_name: eb.FileName = eb.FileName("model", suffix=".xml", siblings=(".bin",))
     precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32"
     fp16_weights: bool = False
     performance_hint: Literal["latency", "throughput", "cumulative_throughput"] = "latency"
@@ -92,7 +86,3 @@ class OpenvinoParams(eb.BackendParams):
             "mo_options.args": eb.ConfigKey(dict[str, Any], _optimizer_arguments),
             "mo_options.flags": eb.ConfigKey(list[str], no_effect=gone),
         }
-
-    def get_model_files(self) -> tuple[str, ...]:
-        """Return the network's ``.xml`` and the weights' ``.bin``."""
-        return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))

@@ -15,7 +15,23 @@ CURRENT = "current"
 
 
 class SharedParams(eb.BackendParams):
-    """Parameters of both products; each subclass documents them, since flags need a docstring."""
+    """Parameters of both products.
+
+    Args:
+        device (str): cuda or cuda:N.
+        precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
+            put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
+            dtypes. fp32 does not use TF32.
+        workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
+        sparsity (bool): Use the kernels for weights in which 2 of each 4 are zero, if possible.
+        refit (bool): Build an engine whose weights can be replaced.
+        strip_plan (bool): Build the engine without its weights, which are stored next to it as ONNX
+            and restored when it is loaded.
+        plugins (list): Shared libraries with plugins; they are copied into the artifact.
+        profiles (list): More optimisation profiles, each as smallest / usual / largest shapes,
+            such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
+        cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
+    """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".engine")
     device: str = "cuda"
@@ -72,13 +88,6 @@ class TensorrtParams(SharedParams):
     """Parameters of TensorRT.
 
     Args:
-        work_dir (str): The artifact's folder.
-        file_name (str): File name of the engine. The suffix .engine is added if it has none.
-        device (str): cuda or cuda:N.
-        precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
-            put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
-            dtypes. fp32 does not use TF32.
-        workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
         optimization_level (int): The effort to find fast kernels, from 0 to 5; TensorRT's
             default is 3.
         timing_cache (str): A folder that caches kernel timings, for each device and version, to
@@ -88,17 +97,6 @@ class TensorrtParams(SharedParams):
         hardware_compatibility (str): The GPUs that can run the engine: none for the same model,
             same_compute_capability, or ampere_plus for Ampere and newer.
         dla_core (int): Run all supported layers on this DLA core in fp16, and the rest on the GPU.
-        sparsity (bool): Use the kernels for weights in which 2 of each 4 are zero, if possible.
-        refit (bool): Build an engine whose weights can be replaced.
-        strip_plan (bool): Build the engine without its weights, which are stored next to it as ONNX
-            and restored when it is loaded.
-        plugins (list): Shared libraries with plugins; they are copied into the artifact.
-        profiles (list): More optimisation profiles, each as smallest / usual / largest shapes,
-            such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
-        cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
-        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     product: ClassVar[Product] = TENSORRT
@@ -133,26 +131,8 @@ class TensorrtRtxParams(SharedParams):
     """Parameters of TensorRT for RTX.
 
     Args:
-        work_dir (str): The artifact's folder.
-        file_name (str): File name of the engine. The suffix .engine is added if it has none.
-        device (str): cuda or cuda:N.
-        precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
-            put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
-            dtypes. fp32 does not use TF32.
         compute_capability (list): The GPUs to build for, such as sm89,sm120; building needs no GPU.
             The default is Ampere and newer; current means the GPU of this machine.
-        workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
-        sparsity (bool): Use the kernels for weights in which 2 of each 4 are zero, if possible.
-        refit (bool): Build an engine whose weights can be replaced.
-        strip_plan (bool): Build the engine without its weights, which are stored next to it as ONNX
-            and restored when it is loaded.
-        plugins (list): Shared libraries with plugins; they are copied into the artifact.
-        profiles (list): More optimisation profiles, each as smallest / usual / largest shapes,
-            such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
-        cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
-        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     product: ClassVar[Product] = TENSORRT_RTX

@@ -24,12 +24,8 @@ class LoopbackParams(eb.BackendParams):
     """Parameters of the loopback backend.
 
     Args:
-        work_dir (str): The folder of the artifact.
-        file_name (str): File name of the model. The suffix .onnx is added if it has none.
         gain (float): Factor of every floating-point output; a value other than 1 simulates a
             broken engine.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")

@@ -174,8 +174,7 @@ def test_a_subclass_may_check_fields_together():
 
 def test_model_files_are_in_the_work_dir():
     class TwoFiles(Params):
-        def get_model_files(self):
-            return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))
+        file_name: FileName = FileName("model", suffix=".param", siblings=(".bin",))
 
     assert Params().get_model_files() == ("model.param",)
     assert TwoFiles(file_name="net").get_model_files() == ("net.param", "net.bin")

@@ -7,10 +7,10 @@ import argparse
 import pytest
 
 from enginebay.errors import ParamsError
-from enginebay.params import BackendParams
+from enginebay.params import BackendParams, Declared
 
 
-class Base(BackendParams):
+class Base(Declared):
     a: int = 1
     b: int = 2
     c: int = 3
@@ -21,7 +21,15 @@ class Base(BackendParams):
         return self.a + self.b + self.c
 
 
-def flags(docstring: str | None, base: type[BackendParams] = Base) -> dict[str, str]:
+INHERITED = ["work_dir", "file_name", "device", "input_shapes", "min_shapes", "max_shapes"]
+
+
+class Params(BackendParams):
+    a: int = 1
+    b: int = 2
+
+
+def flags(docstring: str | None, base: type[Declared] = Base) -> dict[str, str]:
     """Return the help of each flag of a class with this docstring, in the parser's order."""
     owner = type(base)("Owner", (base,), {"__doc__": docstring, "__module__": __name__})
     parser = argparse.ArgumentParser(add_help=False)
@@ -71,12 +79,11 @@ def test_help_of_flags_comes_from_the_docstring(docstring, expected):
 
 @pytest.mark.parametrize("docstring", [None, "", "Only a title.", "T.\n\nReturns:\n    a: no."])
 def test_undocumented_classes_have_the_flags_of_their_base(docstring):
-    inherited = ["work_dir", "file_name", "device", "input_shapes", "min_shapes", "max_shapes"]
-    assert list(flags(docstring)) == inherited
+    assert list(flags(docstring, Params)) == INHERITED
 
 
-def test_documented_fields_replace_the_flags_of_the_base():
-    class Middle(Base):
+def test_documented_fields_follow_the_flags_of_the_base():
+    class Middle(Params):
         """M.
 
         Args:
@@ -84,8 +91,26 @@ def test_documented_fields_replace_the_flags_of_the_base():
             device: Where.
         """
 
-    assert list(flags(None, Middle)) == ["b", "device"]
-    assert list(flags("T.\n\nArgs:\n    a: One.", Middle)) == ["a"]
+    assert list(flags(None, Middle)) == [*INHERITED, "b"]
+    assert flags(None, Middle)["device"] == "Where. (default: cpu)"
+    assert flags(None, Middle)["min_shapes"] == flags(None, Params)["min_shapes"]
+    found = flags("T.\n\nArgs:\n    a: One.\n    b: Other.", Middle)
+    assert list(found) == [*INHERITED, "b", "a"]
+    assert (found["b"], found["device"]) == ("Other." + B, "Where. (default: cpu)")
+
+
+def test_a_section_with_the_work_dir_is_complete():
+    class Complete(Params):
+        """C.
+
+        Args:
+            b: Two.
+            work_dir: Folder.
+        """
+
+    assert list(flags(None, Complete)) == ["b", "work_dir"]
+    assert list(flags("T.\n\nArgs:\n    a: One.", Complete)) == ["b", "work_dir", "a"]
+    assert list(flags("T.\n\nArgs:\n    work_dir: Here.", Complete)) == ["work_dir"]
 
 
 def test_percent_signs_reach_the_user(capsys):
@@ -104,9 +129,9 @@ def test_percent_signs_reach_the_user(capsys):
 
 def test_a_documented_name_without_a_field_is_refused():
     with pytest.raises(ParamsError) as refusal:
-        flags("T.\n\nArgs:\n    dvice: Where.")
+        flags("T.\n\nArgs:\n    dvice: Where.", Params)
     assert str(refusal.value) == (
         "Owner documents 'dvice', which is not one of its fields: "
-        "work_dir, file_name, device, input_shapes, min_shapes, max_shapes, a, b, c"
+        "work_dir, file_name, device, input_shapes, min_shapes, max_shapes, a, b"
     )
     assert refusal.value.hint == "did you mean 'device'?"

@@ -58,6 +58,20 @@ def test_siblings_share_the_stem():
     assert param.sibling(".bin").suffix == ".bin"
 
 
+class ThreeFiles(BackendParams):
+    file_name: FileName = FileName("model", suffix=".tar.gz", siblings=(".bin", ".a.json"))
+
+
+def test_a_field_gives_its_siblings_to_every_name():
+    for name in ("net", FileName("net"), FileName("net", siblings=(".x",))):
+        params = ThreeFiles(file_name=name)
+        assert params.get_model_files() == ("net.tar.gz", "net.bin", "net.a.json")
+        for same in (copy.deepcopy(params), pickle.loads(pickle.dumps(params)), params.replace()):
+            assert same.get_model_files() == params.get_model_files()
+        again = ThreeFiles.from_mapping(params.to_mapping())
+        assert again.get_model_files() == params.get_model_files()
+
+
 def test_a_file_name_is_a_string():
     name = FileName("net", suffix=".param")
     assert isinstance(name, str)

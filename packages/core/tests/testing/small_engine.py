@@ -20,14 +20,7 @@ OPERATORS = frozenset(
 
 
 class Params(eb.BackendParams):
-    """Its parameters.
-
-    Args:
-        work_dir (str): The artifact's folder.
-        file_name (str): File name of the model.
-        min_shapes (str): Smallest input shapes.
-        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
-    """
+    """Its parameters, which are those of every backend."""
 
     file_name: eb.FileName = eb.FileName("model", suffix=".pt2")
 

@@ -40,17 +40,18 @@ class BackendParams(Declared):
     created: a list is accepted for a tuple, a path for a text, a text like ``x:1x3`` for shapes,
     and None for the default. Nothing else is converted.
 
-    Only the fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that
-    order. A subclass without such a section has its base's flags. In a subclass with such a
-    section, inherited fields become flags only if the section lists them again.
+    The fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that order,
+    after those of its base. If a section lists ``work_dir``, it is complete: inherited fields that
+    it leaves out get no flag.
 
     Attributes:
         work_dir: Folder of the artifact's files.
-        file_name: Name of the artifact's main file.
+        file_name: Name of the artifact's main file. Its suffix is added if it has none.
         device: Device to run on: cpu, cuda, cuda:1, gpu, as the backend calls it.
         input_shapes: Shapes of the inputs, like input:1x3x224x224,mask:1x77.
         min_shapes: Smallest shapes, with ? where they equal input_shapes.
-        max_shapes: Largest shapes, with ? where they equal input_shapes.
+        max_shapes: Largest shapes, with ? where they equal input_shapes. Dimensions larger than in
+            min_shapes are dynamic.
 
     Raises:
         ParamsError: A field is unknown, or a value is invalid.
@@ -114,12 +115,10 @@ class BackendParams(Declared):
     def get_model_files(self) -> tuple[str, ...]:
         """Return the paths of the artifact's files, in ``work_dir`` if it is set.
 
-        A backend that writes several files overrides this method::
-
-            def get_model_files(self):
-                return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))
+        These are the main file and the siblings that the default of ``file_name`` has.
         """
-        return self.in_work_dir(self.file_name)
+        name = self.file_name
+        return self.in_work_dir(name, *map(name.sibling, name.siblings))
 
     def in_work_dir(self, *names: str) -> tuple[str, ...]:
         """Return the paths of files in ``work_dir``; if it is not set, return the names."""

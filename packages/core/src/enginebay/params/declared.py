@@ -192,9 +192,14 @@ def _documented_fields(owner: type[Declared]) -> list[tuple[Field, str]]:
 
 
 def _documentation(owner: type) -> dict[str, str]:
-    """Return field → help text, from the docstring of the nearest class that documents fields."""
-    texts = (read_fields(vars(base).get("__doc__") or "") for base in owner.__mro__)
-    return next(filter(None, texts), {})
+    """Return field → help text, from the docstrings of the class and its bases."""
+    texts: dict[str, str] = {}
+    for base in owner.__mro__:
+        texts = read_fields(vars(base).get("__doc__") or "") | texts
+        if "work_dir" in texts:  # a complete section
+            break
+    # The base's come first, with the texts of the subclass.
+    return texts
 
 
 def _unknown_field(

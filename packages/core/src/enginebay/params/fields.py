@@ -97,8 +97,9 @@ class Field(msgspec.Struct, frozen=True):
 
     def _convert(self, value: object, *, strict: bool) -> object:
         if self.type is FileName and isinstance(value, str):
-            suffix = FileName(self.default).suffix if self.default else ""
-            return FileName(value, suffix=suffix)
+            known = isinstance(self.default, FileName)
+            default = self.default if known else FileName(self.default or value)
+            return FileName(value, suffix=default.suffix, siblings=default.siblings)
         if self.type == Shapes:
             return _convert_shapes(value)
         if isinstance(value, PurePath):

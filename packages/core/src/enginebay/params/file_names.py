@@ -16,9 +16,11 @@ class FileName(str):
     Args:
         name: The name, with or without the suffix.
         suffix: The suffix with its dot; by default the part of ``name`` from its last dot.
+        siblings: The suffixes of further files of the same name.
 
     Attributes:
         suffix: The suffix with its dot, or an empty string.
+        siblings: The suffixes of further files.
 
     Raises:
         ParamsError: The name is not a text, is empty, has a path separator, or is only the suffix.
@@ -29,15 +31,19 @@ class FileName(str):
         ('net.param', 'net.bin')
     """
 
-    __slots__ = ("suffix",)
+    __slots__ = ("siblings", "suffix")
 
     suffix: str
+    siblings: tuple[str, ...]
 
-    def __new__(cls, name: str, *, suffix: str = "") -> FileName:  # noqa: D102 - see the class
+    def __new__(  # noqa: D102 - see the class
+        cls, name: str, *, suffix: str = "", siblings: tuple[str, ...] = ()
+    ) -> FileName:
         _check_suffix(suffix)
         _check_name(name, suffix)
         self = super().__new__(cls, name if name.endswith(suffix) else name + suffix)
         self.suffix = suffix or PurePosixPath(name).suffix
+        self.siblings = siblings
         return self
 
     @property
