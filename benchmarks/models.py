@@ -120,3 +120,39 @@ def linear_stack() -> tuple[nn.Module, Tensor]:
     return nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(16))), torch.randn(
         1, 4096
     )
+
+
+class DecoderLayer(nn.Module):
+    """Causal attention and a gated network of two widths, each added to its input."""
+
+    def __init__(self, width: int, inner: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.query, self.key, self.value, self.joined = (
+            nn.Linear(width, width, bias=False) for _ in range(4)
+        )
+        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """N×tokens×width → the same."""
+        normed = self.before(x)
+        query, key, value = (
+            part(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        found = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.joined(found.transpose(1, 2).flatten(2))
+        normed = self.between(x)
+        added: Tensor = self.down(nn.functional.silu(self.gate(normed)) * self.up(normed))
+        return x + added
+
+
+def large_decoder() -> tuple[nn.Module, Tensor]:
+    """9.3 GB of weights in 40 layers, without values: they are for ``--weights``."""
+    with torch.device("meta"):
+        layers = (DecoderLayer(2048, 6656, 16) for _ in range(40))
+        model = nn.Sequential(nn.Embedding(2048, 2048), *layers, nn.Linear(2048, 2048, bias=False))
+    torch.manual_seed(0)
+    return model.to_empty(device="cpu").eval(), torch.randint(0, 2048, (1, 16))

@@ -35,10 +35,10 @@ def cost(command: Sequence[str]) -> Cost:
 
 
 def peak_memory(command: Sequence[str]) -> int:
-    """Return the peak of the resident memory of a command and its children, in bytes.
+    """Return the peak of the memory of a command and its children, in bytes.
 
-    Sampled every 5 ms as the sum over the processes, in which shared pages count repeatedly; at
-    least the peak of the command's own process as the system measured it.
+    The sum of what belongs to each process alone and stands in no file, sampled every 5 ms: what
+    the system can drop and read again, such as mapped weights, is left out.
     """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     root = psutil.Process(process.pid)
@@ -47,15 +47,15 @@ def peak_memory(command: Sequence[str]) -> int:
         pid, status = os.waitpid(process.pid, os.WNOHANG)
         if pid:
             break
-        peak = max(peak, _resident(root))
+        peak = max(peak, _needed(root))
         time.sleep(_INTERVAL)
     process.returncode = os.waitstatus_to_exitcode(status)
     _finished(process, command)
     return peak
 
 
-def _resident(root: psutil.Process) -> int:
-    """Return the memory of a process and its children.
+def _needed(root: psutil.Process) -> int:
+    """Return the anonymous memory of a process and its children.
 
     A child with its parent's command line is about to become a different program; until then all
     its memory belongs to the parent.
@@ -63,20 +63,14 @@ def _resident(root: psutil.Process) -> int:
     try:
         command = root.cmdline()
         children = [child for child in root.children(recursive=True) if child.cmdline() != command]
-        now = sum(process.memory_info().rss for process in (root, *children))
-        return max(now, _highest(root.pid))
+        return sum(_anonymous(process.pid) for process in (root, *children))
     except (psutil.Error, OSError):  # a process has ended meanwhile; the next sample follows
         return 0
 
 
-def _highest(pid: int) -> int:
-    """Return the peak of a process until now; 0 if it has ended.
-
-    ``ru_maxrss`` at the end would be wrong: before the child runs the command, it is a copy of this
-    process, whose memory counts.
-    """
+def _anonymous(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 

@@ -153,7 +153,7 @@ def deploy(
         with steps("reference") as set_detail:
             was_imported = "torch" in sys.modules
             with watch_files() as opened_by_model:
-                prepared = prepare_model(settings, model, args, model_use)
+                prepared = prepare_model(settings, model, args, model_use, stage.dir)
             source, read = prepared.model.source, opened | opened_by_model
             recipe = record_recipe(recipe_options, read, source, stage.target)
             # The import of torch takes seconds, often most of this step.

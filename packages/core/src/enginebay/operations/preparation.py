@@ -15,13 +15,14 @@ from enginebay.errors import (
 )
 from enginebay.models import RecordedCalls, bind, file_dimensions, shapes_of, to_profiles
 from enginebay.reference import note_precision, record_reference, reference_model
-from enginebay.sources import digest_weights, find_model
+from enginebay.sources import digest_weights, find_model, map_weights
 from enginebay.state import ModelState, unchanged
 from enginebay.task_records import record_task
 from enginebay.tasks import read_task
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
+    from pathlib import Path
 
     from enginebay.data import DataRecord
     from enginebay.hooks import Task
@@ -75,7 +76,7 @@ class PreparedModel:
 
 
 def prepare_model(
-    settings: Settings, model: object, args: object, model_use: ExitStack
+    settings: Settings, model: object, args: object, model_use: ExitStack, folder: Path
 ) -> PreparedModel:
     """Find a model, bind it to example inputs, and record its outputs before any rewriting.
 
@@ -85,12 +86,16 @@ def prepare_model(
         args: Example inputs; None for the example of the model source or, if the source has no
             example, for the first item of the data.
         model_use: When this stack is closed, the model is as it was before.
+        folder: Where large weights of a model that was named are mapped from.
 
     Raises:
         UsageError: The task does not fit the model.
     """
     shapes = settings.params.input_shapes or shapes_of(args)
     source = find_model(model, settings.codebase_config, shapes)
+    # An object is the caller's, who may hold its weights elsewhere too.
+    if isinstance(model, str) and source.model is not None and source.ir is None:
+        map_weights(source.module, folder)
     model_use.enter_context(unchanged(source))
     data, task = settings.data, settings.task
     notes: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         wrap_import_errors as wrap_import_errors,
     )
     from enginebay.sources.function_models import FunctionModel as FunctionModel
+    from enginebay.sources.mapped_weights import map_weights as map_weights
     from enginebay.sources.named_weights import name_weights as name_weights
     from enginebay.sources.plugin_sources import find_model as find_model
     from enginebay.sources.source_check import (
@@ -52,6 +53,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         ),
         "sources.codebase_library": "no_model_error wrap_import_errors",
         "sources.function_models": "FunctionModel",
+        "sources.mapped_weights": "map_weights",
         "sources.named_weights": "name_weights",
         "sources.plugin_sources": "find_model",
         "sources.source_check": "check_source no_example_error",

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 from enginebay import torch_private
 from enginebay.errors import ModelSourceError
@@ -193,7 +194,9 @@ def _read_weights(file: Path) -> Mapping[str, Any]:
 
             tensors: dict[str, Tensor] = load_file(file)
             return tensors
-        state = torch.load(file, map_location="cpu", weights_only=True)
+        # Mapped, so that the weights are in memory once; the format before torch 1.6 cannot be.
+        mmap = is_zipfile(file)
+        state = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as err:  # torch and safetensors raise many types
         why = str(err).partition("\n")[0].partition(". ")[0]
         raise ModelSourceError(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: library counts too.
 _QUICK_LOADING_SECONDS = 3.0
 
+#: Bytes of files up to which it is loaded a second time: both engines hold their weights then.
+_SMALL_ENGINE = 2**28
+
 #: The function that is called in the child process.
 _RUN = "enginebay.verification.engine_trial:run_in_child"
 
@@ -93,7 +96,8 @@ def run_in_child(
     """
     start = time.monotonic()
     with request.load() as wrapper:
-        is_quick = time.monotonic() - start < _QUICK_LOADING_SECONDS
+        size = sum((request.directory / file).stat().st_size for file in request.files)
+        is_light = time.monotonic() - start < _QUICK_LOADING_SECONDS and size <= _SMALL_ENGINE
         recorded = load_samples(samples)
         results = []
         for inputs, _, kind in recorded:
@@ -114,6 +118,6 @@ def run_in_child(
                 # An engine whose outputs change from run to run is a matter for the verdict.
                 results[0] = Sample({}, again)
             else:
-                check_other_calls(wrapper, runs, request.load if is_quick else None)
+                check_other_calls(wrapper, runs, request.load if is_light else None)
         save_samples(output_path, results)
         return wrapper.receipt

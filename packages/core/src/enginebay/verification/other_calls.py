@@ -72,7 +72,7 @@ def check_other_calls(
     Args:
         wrapper: The engine.
         runs: The inputs of the runs of a verdict, the example first, with the engine's outputs.
-        load: Loads the engine again; None if that takes too long.
+        load: Loads the engine again; None if that takes too long, or too much memory.
     """
     first, precision = runs[0], _own_precision(wrapper)
     for form, call in _other_calls(wrapper, runs, load):
