@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from enginebay.files import digest_file
 from enginebay.plugins import cache_folder
 
 if TYPE_CHECKING:
@@ -118,8 +119,7 @@ def _digest(path: Path) -> str:
     if not path.is_file():  # a pipe would wait for its writer
         return ""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return digest_file(path)
     except OSError:
         return ""
 

@@ -11,6 +11,7 @@ from zipfile import is_zipfile
 
 from enginebay import torch_private
 from enginebay.errors import ModelSourceError
+from enginebay.files import digest_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -121,9 +122,7 @@ def describe_weights(path: str) -> str:
     """
     origin, prefix = _PREFIXED.get()
     removed = f", without the prefix '{prefix}' of its names" if prefix and origin == path else ""
-    with Path(path).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"{Path(path).absolute()}, sha256 {digest}{removed}"
+    return f"{Path(path).absolute()}, sha256 {digest_file(Path(path))}{removed}"
 
 
 def digest_weights(model: nn.Module) -> str:
