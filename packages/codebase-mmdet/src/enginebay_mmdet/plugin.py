@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay_mmdet.library import MMDET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,4 +31,6 @@ def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriters of detectors; an empty set if this process has built no detector."""
+    from enginebay_mmdet.library import MMDET
+
     return MMDET.rewriters("detector")

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay_mmpretrain.library import MMPRETRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,4 +34,6 @@ def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriter of classifiers; an empty set if this process has built no classifier."""
+    from enginebay_mmpretrain.library import MMPRETRAIN
+
     return MMPRETRAIN.rewriters("classifier")

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay_mmseg.library import MMSEG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
     """Return the function that checks the ``codebase_config`` of mmseg, without mmseg."""
+    from enginebay_mmseg.library import MMSEG
     from enginebay_mmseg.source import SegmenterOptions
 
     return {"mmseg": partial(MMSEG.read_options, kind=SegmenterOptions)}
@@ -33,4 +33,6 @@ def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriter of segmenters; an empty set if this process has built no segmenter."""
+    from enginebay_mmseg.library import MMSEG
+
     return MMSEG.rewriters("segmenter")
