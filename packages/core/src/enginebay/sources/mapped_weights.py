@@ -41,7 +41,7 @@ def map_weights(module: nn.Module, folder: Path) -> None:
         starts = []
         for tensor in tensors:
             starts.append(file.seek(-(-file.tell() // _ALIGNMENT) * _ALIGNMENT))
-            file.write(tensor.detach().reshape(-1).view(torch.uint8).numpy())
+            file.write(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
         file.flush()
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         for start, tensor in zip(starts, tensors, strict=True):
