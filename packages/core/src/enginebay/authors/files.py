@@ -16,13 +16,14 @@ if TYPE_CHECKING:
         read_sections as read_sections,
         read_table as read_table,
     )
-    from enginebay.exporters import Obstacle as Obstacle
     from enginebay.files import (
         lock_file as lock_file,
         replacement as replacement,
         write_whole as write_whole,
     )
     from enginebay.ir import (
+        Draft as Draft,
+        Obstacle as Obstacle,
         quiet as quiet,
         raise_opset as raise_opset,
         read_exported_program as read_exported_program,
@@ -34,19 +35,18 @@ if TYPE_CHECKING:
         summarise_onnx as summarise_onnx,
         to_half as to_half,
     )
-    from enginebay.operations import Draft as Draft, draft_irs as draft_irs
+    from enginebay.operations import draft_irs as draft_irs
 
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "config": "Problems SECTIONS Sections backend_params read_config read_sections read_table",
-        "exporters": "Obstacle",
         "files": "lock_file replacement write_whole",
         "ir": (
-            "quiet raise_opset read_exported_program read_inlined read_ir read_onnx "
+            "Draft Obstacle quiet raise_opset read_exported_program read_inlined read_ir read_onnx "
             "read_torchscript source_modules summarise_onnx to_half"
         ),
-        "operations": "Draft draft_irs",
+        "operations": "draft_irs",
     },
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enginebay.exporters.draft_export import Obstacle, write_draft
+from enginebay.exporters.draft_export import OnnxDraft, write_draft
 from enginebay.exporters.ir_files import check_choices, write_ir
 
 __all__ = [
-    "Obstacle",
+    "OnnxDraft",
     "check_choices",
     "write_draft",
     "write_ir",

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from enginebay import torch_private
+from enginebay.errors import ExportError
 from enginebay.exporters.export_job import ExportedFiles, report_write_errors
-from enginebay.exporters.exporter_choice import Exporter, ExportSource
+from enginebay.exporters.exporter_choice import Exporter, ExportSource, raise_final_error
 from enginebay.exporters.ir_files import write_staged
+from enginebay.exporters.onnx_export import save_program, translate_dynamo
 from enginebay.exporters.program_capture import build_torch_dims
-from enginebay.ir import IRModel, describe, is_model_file, quiet, read_onnx
+from enginebay.ir import Draft, IRModel, Obstacle, describe, is_model_file, quiet, read_onnx
+from enginebay.rewriting import active_lowerings, observe_operators, operator_name
 from enginebay.torch_private import buffers_of, parameters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from torch import Tensor, nn
     from torch.export import ExportedProgram
@@ -36,52 +38,91 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator or a line of Python that prevents the deployment of a model.
+@dataclass(frozen=True)
+class OnnxDraft:
+    """The export of a model to ONNX for one backend.
 
     Attributes:
-        operator: The operator, such as ``aten::sort`` or ``my.ops::Wibble``; for a branch on a
-            tensor's values, the line of Python.
-        modules: Dotted names of the modules that contain the operator or line, such as ``body.l``.
-        reason: Why the operator or line cannot be deployed, in a few words.
-        rewriter: Name of a rewriter or lowering that would replace the operator, and the condition
-            under which the rewriter applies; empty if none is known.
+        ir: The ONNX file, in which operators of ``Draft.placeholder_domain`` are placeholders.
+        obstacles: The operators and lines that torch.export or the ONNX exporter cannot handle.
+        operators: The names of the operators, without namespace and overload, if no rewriter had
+            anything to do and nothing is missing; otherwise None.
     """
 
-    operator: str
-    modules: tuple[str, ...]
-    reason: str
-    rewriter: str = ""
+    ir: IRModel
+    obstacles: tuple[Obstacle, ...] = ()
+    operators: frozenset[str] | None = None
+
+    def serves(self, model: BoundModel, patch: ExportPatch) -> bool:
+        """Return True if the export with other rewriters has the same result.
+
+        It has if no rewriter had anything to do, and none of the others would have: no function or
+        module of theirs is used while the model runs, and no operator in the graph is theirs.
+
+        Args:
+            model: The model with its inputs bound.
+            patch: Applies the other rewriters.
+        """
+        if self.operators is None:
+            return False
+        known = self.operators
+
+        def is_untouched(job: ExportJob) -> bool:
+            import torch
+
+            lowerings = active_lowerings()
+            names = {*patch.symbolics, *(lowerings.names(None) if lowerings else ())}
+            theirs = {name.rpartition("::")[2] for name in names}
+            with quiet(), torch.no_grad():
+                return theirs.isdisjoint(known | observe_operators(lambda: job.flat(*job.tensors)))
+
+        source = ExportSource(model, None, patch)
+        untouched = source.run_exporter(Exporter.DYNAMO, is_untouched, self.ir.path)
+        assert patch.report is not None
+        return untouched and not patch.report.fired
 
 
-def write_draft(
-    model: BoundModel, path: Path, patch: ExportPatch
-) -> tuple[IRModel, tuple[Obstacle, ...]]:
-    """Export a model to ONNX, with placeholders for operators that cannot be exported.
+def write_draft(model: BoundModel, path: Path, patch: ExportPatch) -> OnnxDraft:
+    """Export a model to ONNX as for a deployment; if that fails, with placeholders.
 
     Args:
         model: The model with its inputs bound.
         path: The ONNX file to write.
         patch: Applies the rewriters.
 
-    Returns:
-        The ONNX file, in which operators of ``PLACEHOLDER_DOMAIN`` are placeholders, and the
-        operators and lines that torch.export or the ONNX exporter cannot handle.
-
     Raises:
         ExportError: The file cannot be written.
     """
+    source = ExportSource(model, None, patch)
+    operators: set[str] = set()
     obstacles: list[Obstacle] = []
 
     def export(job: ExportJob) -> ExportedFiles:
+        program = translate_dynamo(job)
+        assert program.exported_program is not None
+        operators.update(filter(None, map(operator_name, program.exported_program.graph.nodes)))
+        # Only a run on real inputs finds out whether the shapes of a custom operator are right.
+        if any(not name.startswith(("aten::", "prims::")) for name in operators):
+            raise ExportError("there are operators of other libraries than torch")
+        return save_program(program, job)
+
+    def export_draft(job: ExportJob) -> ExportedFiles:
         translated = {name if "::" in name else f"aten::{name}" for name in patch.symbolics}
         return _export_draft(job, translated, obstacles)
 
-    source = ExportSource(model, None, patch)
-    ir = write_staged(
-        path, "onnx", lambda target: source.run_exporter(Exporter.DYNAMO, export, target)
-    )
-    return ir, tuple(obstacles)
+    def write(function: Callable[[ExportJob], ExportedFiles]) -> IRModel:
+        return write_staged(
+            path, "onnx", lambda target: source.run_exporter(Exporter.DYNAMO, function, target)
+        )
+
+    try:
+        ir = write(export)
+    except Exception as err:  # noqa: BLE001 - torch, or the model in it, may raise anything
+        raise_final_error(err)
+        return OnnxDraft(write(export_draft), tuple(obstacles))
+    fired = patch.report and patch.report.fired
+    names = frozenset(name.partition("::")[2] for name in operators)
+    return OnnxDraft(ir, operators=None if fired else names)
 
 
 def _export_draft(
@@ -89,7 +130,7 @@ def _export_draft(
 ) -> ExportedFiles:
     import torch
 
-    from enginebay.rewriting import find_untranslated, operator_name, placeholder_translations
+    from enginebay.rewriting import find_untranslated, placeholder_translations
 
     with quiet():
         with _show_parameters_as_buffers(job.flat):
@@ -116,7 +157,9 @@ def _export_draft(
                 verbose=False,
                 input_names=list(job.samples),
                 output_names=list(job.output_names),
-                custom_translation_table=placeholder_translations(missing),
+                custom_translation_table=placeholder_translations(
+                    missing, Draft.placeholder_domain
+                ),
             )
         assert written is not None
         written.model.metadata_props.update(describe((), (), job.example_shapes))
@@ -207,8 +250,6 @@ def _find_deciding_lines(
 
 
 def _find_operator_modules(program: ExportedProgram, operator: str) -> tuple[str, ...]:
-    from enginebay.rewriting import operator_name
-
     nodes = (node for node in program.graph.nodes if operator_name(node) == operator)
     return tuple(dict.fromkeys(map(_innermost_module, nodes)))
 

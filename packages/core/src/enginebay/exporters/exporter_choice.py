@@ -7,7 +7,7 @@ import logging
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from enginebay.errors import (
     EnginebayError,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]
     ExportFunction: TypeAlias = Callable[[ExportJob], ExportedFiles]
 
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("enginebay.exporters")
 
@@ -77,8 +79,8 @@ class ExportSource:
     patch: Patch | None
 
     def run_exporter(
-        self, exporter: Exporter, export: ExportFunction, target: Path
-    ) -> ExportedFiles:
+        self, exporter: Exporter, export: Callable[[ExportJob], _T], target: Path
+    ) -> _T:
         """Apply ``patch`` to the model, run one exporter, and restore the model."""
         from enginebay.exporters.flat_model import FlatModel
 
@@ -192,7 +194,7 @@ def _try_exporters(
         except KeyboardInterrupt:
             raise
         except BaseException as err:  # noqa: BLE001 - an exporter, or the model in it, may raise anything
-            _raise_final_error(err)
+            raise_final_error(err)
             # The next exporter would meet the full disk too.
             if cause := disk_error(err):
                 message = f"cannot write '{target.name}': {cause.strerror}"
@@ -208,7 +210,7 @@ def _try_exporters(
     raise _build_export_error(failures)
 
 
-def _raise_final_error(err: BaseException | None) -> None:
+def raise_final_error(err: BaseException | None) -> None:
     """Raise the first error, among ``err`` and its causes, that every exporter would raise.
 
     If there is no such error, return.

@@ -40,6 +40,15 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
         ExportError: A dimension that should be dynamic is fixed in the result, or the result has
             another opset than the requested one.
     """
+    return save_program(translate_dynamo(job), job)
+
+
+def translate_dynamo(job: ExportJob) -> ONNXProgram:
+    """Translate the model with torch's default exporter, and write nothing yet.
+
+    Raises:
+        ExportError: A dimension that should be dynamic is fixed in the result.
+    """
     import torch
     from onnx_ir.passes.common import NameFixPass
 
@@ -62,7 +71,29 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
         _name_sums(program.model.graph.inputs, job)
         _check_outputs(program, job)
         program.model.metadata_props.update(describe((), (), job.example_shapes))
-        return _save_program(program, job.target, job.opset)
+        return program
+
+
+def save_program(program: ONNXProgram, job: ExportJob) -> ExportedFiles:
+    """Write what :func:`translate_dynamo` returned.
+
+    Raises:
+        ExportError: The result has another opset than the requested one.
+    """
+    written = int(program.model.opset_imports[""])
+    if job.opset not in (None, written):
+        raise ExportError(
+            f"expected opset {job.opset}, found opset {written} in the exporter's result"
+        )
+    graph = program.model.graph
+    weights = [value.const_value for value in graph.initializers.values()]
+    size = sum(weight.nbytes for weight in weights if weight is not None)
+    with report_write_errors(job.target):
+        program.save(job.target, external_data=size > INLINE_WEIGHT_BYTES)
+    notes = (STRICT_MODE_NOTE,) if torch_private.captured_strictly(program) else ()
+    return ExportedFiles(
+        "torch.onnx dynamo", _build_specs(graph.inputs), _build_specs(graph.outputs), written, notes
+    )
 
 
 def export_torchscript(job: ExportJob) -> ExportedFiles:
@@ -133,21 +164,6 @@ def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
                     f"{where}: expected a dynamic size, but the model's code fixes it at {size}",
                     hint="leave this dimension out of 'dynamic'",
                 )
-
-
-def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> ExportedFiles:
-    written = int(program.model.opset_imports[""])
-    if opset not in (None, written):
-        raise ExportError(f"expected opset {opset}, found opset {written} in the exporter's result")
-    graph = program.model.graph
-    weights = [value.const_value for value in graph.initializers.values()]
-    size = sum(weight.nbytes for weight in weights if weight is not None)
-    with report_write_errors(target):
-        program.save(target, external_data=size > INLINE_WEIGHT_BYTES)
-    notes = (STRICT_MODE_NOTE,) if torch_private.captured_strictly(program) else ()
-    return ExportedFiles(
-        "torch.onnx dynamo", _build_specs(graph.inputs), _build_specs(graph.outputs), written, notes
-    )
 
 
 def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:

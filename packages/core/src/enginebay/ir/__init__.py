@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.ir.draft import Draft as Draft, Obstacle as Obstacle
     from enginebay.ir.file_description import describe as describe
     from enginebay.ir.half_precision import to_half as to_half
     from enginebay.ir.ir_files import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "ir.draft": "Draft Obstacle",
         "ir.half_precision": "to_half",
         "ir.model": "ExporterName IRModel IR_FOLDER SUFFIXES",
         "ir.ir_files": "is_ir_file read_and_summarise read_ir read_model_file",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from enginebay.operations.convert_ir import convert as convert
     from enginebay.operations.deploy_model import deploy as deploy
     from enginebay.operations.deployment import Deployment as Deployment
-    from enginebay.operations.draft_model import Draft as Draft, draft_irs as draft_irs
+    from enginebay.operations.draft_model import draft_irs as draft_irs
     from enginebay.operations.expected_outputs import input_sets as input_sets
     from enginebay.operations.export_model import export as export
     from enginebay.operations.load_artifact import load as load
@@ -45,7 +45,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.convert_ir": "convert",
         "operations.deploy_model": "deploy",
         "operations.deployment": "Deployment",
-        "operations.draft_model": "Draft draft_irs",
+        "operations.draft_model": "draft_irs",
         "operations.expected_outputs": "input_sets",
         "operations.export_model": "export",
         "operations.load_artifact": "load",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from enginebay.errors import (
     EnginebayError,
@@ -13,13 +11,12 @@ from enginebay.errors import (
     PluginError,
     UsageError,
 )
-from enginebay.exporters import Obstacle, write_draft, write_ir
-from enginebay.ir import IRModel
+from enginebay.exporters import OnnxDraft, write_draft, write_ir
+from enginebay.ir import Draft, IRModel, Obstacle
 from enginebay.models import bind, shapes_of
 from enginebay.operations.backend import get_backend
 from enginebay.operations.rewrite_model import export_patch, find_sets
 from enginebay.operations.rewriter_sets import rewriters_for, target_of
-from enginebay.rewriting import PLACEHOLDER_DOMAIN
 from enginebay.sources import find_model
 from enginebay.state import unchanged
 
@@ -29,29 +26,6 @@ if TYPE_CHECKING:
 
     from enginebay.models import BoundModel
     from enginebay.rewriting import RewriterSet
-
-
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's export for one backend, in which operators may be missing.
-
-    Attributes:
-        placeholder_domain: The ONNX domain of the nodes that stand for operators without a
-            translation to ONNX.
-        ir: The IR, of the kind that the backend prefers; None if there are operators that are not
-            in ``BackendInfo.operators``, or if there is an error.
-        kind: The IR's kind; empty if there is an error.
-        obstacles: The operators that the exporter cannot translate, or that remain after lowering
-            and are not in ``BackendInfo.operators``.
-        rewritten: Rewriter name → the number of replacements that it made.
-        error: Why the model could not be exported for this backend; empty if it was.
-    """
-
-    placeholder_domain: ClassVar[str] = PLACEHOLDER_DOMAIN
-    ir: IRModel | None = None
-    kind: str = ""
-    obstacles: tuple[Obstacle, ...] = ()
-    rewritten: dict[str, int] = {}
-    error: str = ""
 
 
 def draft_irs(
@@ -99,9 +73,10 @@ def draft_irs(
 def _export_each(
     model: BoundModel, backends: Sequence[str], sets: Sequence[RewriterSet], folder: Path
 ) -> Iterator[tuple[str, Draft]]:
+    shared: list[OnnxDraft] = []
     for name in backends:
         try:
-            draft = _export_for(name, model, sets, folder / name)
+            draft = _export_for(name, model, sets, folder / name, shared)
         # A wrong model or input is the same for every backend.
         except (UsageError, ModelError):
             raise
@@ -113,13 +88,24 @@ def _export_each(
         yield name, draft
 
 
-def _export_for(name: str, model: BoundModel, sets: Sequence[RewriterSet], folder: Path) -> Draft:
+def _export_for(
+    name: str,
+    model: BoundModel,
+    sets: Sequence[RewriterSet],
+    folder: Path,
+    shared: list[OnnxDraft],
+) -> Draft:
     kind = get_backend(name).info.irs[0]
     patch = export_patch(target_of(name, kind), sets)
     ir: IRModel | None = None
     obstacles: tuple[Obstacle, ...] = ()
     if kind == "onnx":
-        ir, obstacles = write_draft(model, folder / "draft.onnx", patch)
+        # Most rewriters have nothing to do in most models: one export then serves all engines.
+        drafted = next((one for one in shared if one.serves(model, patch)), None)
+        if drafted is None:
+            drafted = write_draft(model, folder / "draft.onnx", patch)
+            shared.append(drafted)
+        ir, obstacles = drafted.ir, drafted.obstacles
     else:
         try:
             ir = write_ir(model, kind, folder / "draft", patch=patch)

@@ -38,7 +38,6 @@ from enginebay.rewriting.lowering import (
 )
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.placeholders import (
-    PLACEHOLDER_DOMAIN,
     find_untranslated,
     operator_name,
     placeholder_translations,
@@ -50,7 +49,6 @@ from enginebay.rewriting.selection import list_rewriters
 from enginebay.rewriting.torchscript_symbolics import has_symbolic
 
 __all__ = [
-    "PLACEHOLDER_DOMAIN",
     "AppliedRewriter",
     "Context",
     "ExportPatch",

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-#: The ONNX domain of the nodes.
-PLACEHOLDER_DOMAIN = "enginebay.untranslated"
-
 #: Run-time checks, which the exporter removes.
 _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
@@ -52,13 +49,13 @@ def operator_name(node: Node) -> str:
 
 
 def placeholder_translations(
-    nodes: Iterable[Node],
+    nodes: Iterable[Node], domain: str
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return for each node's operator a function that adds a placeholder node to an ONNX graph."""
-    return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
+    """Return for each node's operator a function that adds a node of the domain."""
+    return {node.target: _make_placeholder(node.target, domain) for node in nodes}  # type: ignore[misc]  # of call_function
 
 
-def _make_placeholder(overload: Any) -> Callable[..., object]:
+def _make_placeholder(overload: Any, domain: str) -> Callable[..., object]:
     schema = torch_private.schema_of(overload)
     assert schema is not None  # it is an operator
     name = schema.name.replace("::", ".")
@@ -72,6 +69,6 @@ def _make_placeholder(overload: Any) -> Callable[..., object]:
         inputs = [*args, *kwargs.values()]
         tensors = [wrap_values(each) for each in inputs if isinstance(each, onnx_ir.Value)]
         graph = SymbolicGraph(name)
-        return unwrap_values(graph.op(f"{PLACEHOLDER_DOMAIN}::{name}", *tensors, outputs=outputs))
+        return unwrap_values(graph.op(f"{domain}::{name}", *tensors, outputs=outputs))
 
     return strip_annotations(translation)

@@ -11,12 +11,11 @@ import msgspec
 
 import enginebay as eb
 from enginebay.authors import installed_backends, isolation
-from enginebay.authors.files import Draft, Obstacle, draft_irs
+from enginebay.authors.files import Draft, Obstacle
 from enginebay.commands import Fields, Result, Table
 from enginebay.environment import check_distributions
 from enginebay.errors import EnginebayError, IsolationError, UsageError
-from enginebay.hooks import ConvertRequest
-from enginebay_lab.obstacles.explanations import explain_lacking, merge_obstacles
+from enginebay_lab.obstacles.explanations import merge_obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +27,8 @@ if TYPE_CHECKING:
     _Arguments: TypeAlias = tuple[Any, Any, Sequence[eb.RewriterSet | str]]
 
 #: The functions that are called in a child process.
-_DRAFT = f"{__name__}:draft_in_child"
-_LIST_LACKING = f"{__name__}:list_engine_lacks"
-
-#: The file in the folder of a preview with the arguments for the child process.
-_ARGUMENTS_FILE = "model.pickle"
+_DRAFT = "enginebay_lab.obstacles.child_process:draft_in_child"
+_LIST_LACKING = "enginebay_lab.obstacles.child_process:list_engine_lacks"
 
 
 class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,11 +209,14 @@ def _export(
     pickled = _pickle_arguments(arguments)
     if not pickled:
         model, args, rewriters = arguments
+        from enginebay.authors.files import draft_irs
+
         return draft_irs(model, args, backends=names, rewriters=rewriters, folder=folder)
-    (folder / _ARGUMENTS_FILE).write_bytes(pickled)
+    pickled_file = folder / "model.pickle"
+    pickled_file.write_bytes(pickled)
     try:
         return isolation.call(
-            *(_DRAFT, list(names), folder),
+            *(_DRAFT, list(names), pickled_file, folder),
             timeout=timeout,
             result_type=dict[str, Draft],
             subject="the export of the model",
@@ -236,32 +235,3 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
         return pickle.dumps(arguments)
     except Exception:  # noqa: BLE001  # pickling a model may run any code
         return b""
-
-
-def draft_in_child(names: list[str], folder: Path) -> dict[str, Draft]:
-    """In a child process: export the model for each backend."""
-    pickled = (folder / _ARGUMENTS_FILE).read_bytes()
-    arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
-    model, args, rewriters = arguments
-    return draft_irs(model, args, backends=names, rewriters=rewriters, folder=folder)
-
-
-def list_engine_lacks(name: str, ir: eb.IRModel, folder: Path) -> list[Obstacle]:
-    """In a child process: return the operators in an exported IR that the engine does not support.
-
-    Args:
-        name: The backend's name.
-        ir: The exported IR.
-        folder: The folder for a new folder of the engine.
-
-    Raises:
-        EnginebayError: The backend cannot list unsupported operators, or cannot read the IR.
-    """
-    backend = eb.get_backend(name)
-    work_dir = folder / f"engine-{name}"
-    work_dir.mkdir()
-    request = ConvertRequest(ir=ir, params=backend.Params(), work_dir=work_dir)
-    lacking = backend.unsupported_operators(request)
-    if lacking is None:
-        raise EnginebayError(f"backend '{name}' does not implement the hook unsupported_operators")
-    return list(explain_lacking(ir, lacking))
