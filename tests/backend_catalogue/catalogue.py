@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+from urllib.request import urlopen
 
 import msgspec
-from packaging.requirements import Requirement
 
+from enginebay_testing.conformance.catalogue import (
+    COLUMNS,
+    count_operators,
+    describe_laws,
+    describe_operators,
+)
 from enginebay_testing.conformance.report import Claims, Report
 from tests.zoo.page import markdown
 
@@ -25,7 +29,7 @@ TEXT = """\
 
 Made by `nox -s backend-catalogue`, which installs each backend alone with the newest Enginebay,
 runs the [conformance tests](../reference/conformance-tests.md), and tries some 300 networks of one
-operator each.
+operator each; or from the report of these tests that a backend's own repository publishes.
 
 {backends}
 
@@ -43,13 +47,23 @@ support](backend-support.md) has the result of every test for Enginebay's own ba
 
 ## Add yours
 
-Three lines in a pull request, in
+Three or four lines in a pull request, in
 [backend-catalogue.toml](https://github.com/enginebay/enginebay/blob/main/docs/evidence/backend-catalogue.toml):
 
 ```toml
 [myengine]
 install = "enginebay-myengine"
 home = "https://github.com/you/enginebay-myengine"
+report = "https://raw.githubusercontent.com/you/enginebay-myengine/conformance/myengine.json"
+```
+
+With `report`, the row comes from your own tests: `pytest --conformance-report report` writes
+`myengine.json`, the same row in `myengine.md`, and `myengine-badge.json`. The workflow of a package
+from `enginebay new-backend` publishes all three on its branch `conformance`, where a README finds
+the [badge](https://shields.io/badges/endpoint-badge):
+
+```text
+![Enginebay](https://img.shields.io/endpoint?url=https://raw.githubusercontent.com/you/enginebay-myengine/conformance/myengine-badge.json)
 ```
 """
 
@@ -60,10 +74,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         install: The argument of ``pip install``.
         home: The address of the backend's website.
+        report: The address of the kit's report, if the backend's repository publishes it.
     """
 
     install: str
     home: str
+    report: str = ""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -95,29 +111,29 @@ def entries() -> dict[str, Entry]:
 
 def made(path: Path) -> Row | None:
     """Return the results of a session; None if it has not run."""
-    if not path.exists():
+    return read_row(path.read_bytes()) if path.exists() else None
+
+
+def published(entry: Entry) -> Row | None:
+    """Return the results that the backend's own repository publishes; None if it does not."""
+    if not entry.report:
         return None
-    report = msgspec.json.decode(path.read_bytes(), type=Report)
-    fates = Counter(one.outcome for one in report.operators)
+    with urlopen(entry.report, timeout=60) as stream:  # an address of the catalogue
+        return read_row(stream.read())
+
+
+def read_row(content: bytes) -> Row:
+    """Return the results in a report of the kit."""
+    report = msgspec.json.decode(content, type=Report)
     return Row(
         version=report.version,
-        core=_core(report.distribution),
+        core=report.core,
         engine=report.engine_version,
         claims=report.claims,
         laws=dict(report.counts),
-        # If the engine cannot run here, no operator was refused.
-        operators=dict(fates) if fates["held"] or fates["broken"] else {},
+        operators=count_operators(report),
         wrong=tuple(one.case for one in report.operators if one.outcome == "broken"),
     )
-
-
-def _core(distribution: str) -> str:
-    """Return the versions of core that an installed distribution requires."""
-    try:
-        needs = [Requirement(text) for text in requires(distribution) or ()]
-    except PackageNotFoundError:
-        return ""
-    return next((str(need.specifier) for need in needs if need.name == "enginebay"), "")
 
 
 def load(path: Path) -> dict[str, Row]:
@@ -132,11 +148,10 @@ def save(rows: dict[str, Row], path: Path) -> None:
 
 def render(wanted: dict[str, Entry], rows: dict[str, Row]) -> str:
     """Return the page in Markdown."""
-    head = ["backend", "install", "Enginebay", "engine", "laws", "operators"]
     found = {name: rows[name] for name in wanted if name in rows}
     said = [(name, row.claims) for name, row in found.items()]
     return TEXT.format(
-        backends=markdown(head, [_row(name, each, rows) for name, each in wanted.items()]),
+        backends=markdown([*COLUMNS], [_row(name, each, rows) for name, each in wanted.items()]),
         claims=markdown(
             ["", "IRs", "devices", "precisions", "dtypes"],
             [
@@ -156,11 +171,8 @@ def _row(name: str, entry: Entry, rows: dict[str, Row]) -> list[str]:
     if name not in rows:
         return [*cells, "", "", "not tried yet", ""]
     row = rows[name]
-    applied = sum(row.laws.values()) - row.laws.get("skipped", 0)
-    laws = f"{row.laws.get('held', 0)} of {applied}"
-    fates = {"verified": "held", "refused": "skipped", "neither": "broken"}
-    told = (f"{row.operators[key]} {fate}" for fate, key in fates.items() if key in row.operators)
-    return [*cells, row.core.replace(",", ", "), row.engine, laws, ", ".join(told)]
+    laws, operators = describe_laws(row.laws), describe_operators(row.operators)
+    return [*cells, row.core.replace(",", ", "), row.engine, laws, operators]
 
 
 def _code(names: tuple[str, ...]) -> str:

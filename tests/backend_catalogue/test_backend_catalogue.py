@@ -9,7 +9,7 @@ import pytest
 
 from enginebay_testing.conformance.report import Claims, Finding, Report
 
-from .catalogue import ENTRIES, KEPT, PAGE, Entry, Row, entries, load, made, render
+from .catalogue import ENTRIES, KEPT, PAGE, Entry, Row, entries, load, made, published, render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_page_in_the_docs_matches_the_stored_rows() -> None:
 def test_entry_has_three_lines_and_no_other_field(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ENTRIES.read_text(encoding="utf-8").splitlines()
     written = [line for line in lines if line and not line.startswith("#")]
-    assert len(written) == 3 * len(entries())
+    assert len(written) == sum(3 + bool(entry.report) for entry in entries().values())
     with pytest.raises(msgspec.ValidationError, match="unknown field `engine`"):
         msgspec.convert({"install": "a", "home": "b", "engine": "c"}, Entry)
 
@@ -52,6 +52,9 @@ def test_third_party_backend_has_a_row_on_the_page(tmp_path: Path) -> None:
     assert made(tmp_path / "none.json") is None
     report.operators = report.operators[1:2]  # skipped: the engine is not there
     (tmp_path / "absent.json").write_bytes(msgspec.json.encode(report))
+    assert published(Entry("enginebay-mine", "https://x.y")) is None
+    address = (tmp_path / "mine.json").as_uri()
+    assert published(Entry("enginebay-mine", "https://x.y", address)) == row
     absent = made(tmp_path / "absent.json")
     assert absent is not None
     assert absent.operators == {}

@@ -137,7 +137,8 @@ def pytest_terminal_summary(
     collector = config.pluginmanager.get_plugin(_COLLECTOR)
     if not (collector and collector.outcomes) or hasattr(config, "workerinput"):
         return  # no test of the kit ran, or only the controller of pytest-xdist reports
-    from enginebay_testing.conformance.report import collect_reports, summary_lines, write_report
+    from enginebay_testing.conformance.report import collect_reports, summary_lines
+    from enginebay_testing.conformance.report_files import write_report
 
     folder = config.getoption("--conformance-report", default=None)
     for report in collect_reports(collector.outcomes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -80,6 +81,10 @@ def test_the_kit_runs_from_the_command_line(tmp_path: Path, loopback: str) -> No
     assert page.startswith("![enginebay conformance: 3 held, 1 skipped](https://img.shields.io/")
     assert "temporary-loopback 0, engine 1." in page
     assert f"extreme values may be refused. | 1 held, 1 skipped | {reason} |" in page
+    assert "\n| loopback | `temporary-loopback` |  | 1." in page  # the row of the catalogue
+    badge = json.loads((tmp_path / "out" / "loopback-badge.json").read_text())
+    assert re.fullmatch(r"laws: 3 of 3, \d+ not run", badge.pop("message"))
+    assert badge == {"schemaVersion": 1, "label": "enginebay", "color": "yellow"}
 
 
 @pytest.mark.slow

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -68,12 +71,37 @@ def test_the_workflows_test_the_oldest_core_and_release_without_a_token(tmp_path
     (job,) = yaml.safe_load(release)["jobs"].values()
     assert job["permissions"] == {"id-token": "write"}
     assert job["steps"][-1]["uses"].startswith("pypa/gh-action-pypi-publish@")
-    (job,) = yaml.safe_load(workflow)["jobs"].values()
+    job = yaml.safe_load(workflow)["jobs"]["test"]
     oldest, newest, main = map(Requirement, job["strategy"]["matrix"]["core"])
     allowed = Requirement(tomllib.loads(project)["project"]["dependencies"][0]).specifier
     assert str(allowed) == "<1,>=0.1"
     assert (str(oldest.specifier), str(newest.specifier)) == ("==0.1", "<1")
     assert str(main.url).endswith("enginebay#subdirectory=packages/core")
+
+
+def test_the_workflow_publishes_the_results_with_the_newest_core(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    workflow = yaml.safe_load(write_package("mine", tmp_path)[2].read_text(encoding="utf-8"))
+    test, publish = workflow["jobs"].values()
+    assert publish["permissions"] == {"contents": "write"}
+    assert test["strategy"]["matrix"]["core"][1].startswith("enginebay<1")
+    download, push = publish["steps"]
+    assert download["with"] == {"name": "conformance-1"}
+    # The job downloads the report into its folder, which is no repository.
+    report, remote = tmp_path / "report", tmp_path / "remote"
+    report.mkdir()
+    subprocess.run(["git", "init", "--quiet", "--bare", str(remote)], check=True)
+    address = "https://x-access-token:$TOKEN@github.com/$GITHUB_REPOSITORY"
+    script = push["run"].replace(address, remote.as_uri())
+    assert script != push["run"]
+    for number in (1, 2):  # the second one replaces the first
+        shutil.rmtree(report)
+        report.mkdir()
+        (report / "mine-badge.json").write_text(str(number))
+        env = {**os.environ, "GITHUB_SHA": f"abc{number}", "GIT_CONFIG_GLOBAL": os.devnull}
+        subprocess.run(["bash", "-e", "-c", script], cwd=report, env=env, check=True)
+    show = ["git", "--git-dir", str(remote), "show", "conformance:mine-badge.json"]
+    assert subprocess.check_output(show, text=True) == "2"
 
 
 def test_a_compiler_has_an_importer_a_compiler_and_a_runtime(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reports of the kit: lines on the terminal, JSON, and Markdown with a badge and a table."""
+"""Reports of the kit: what the tests found, and lines on the terminal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 import platform
 from collections import Counter
 from contextlib import suppress
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pytest
+from packaging.requirements import Requirement
 
 import enginebay as eb
 from enginebay_testing.conformance.kit import ALSO_PASSES
@@ -79,6 +80,8 @@ class Report(msgspec.Struct, kw_only=True):
         backend: The backend's name.
         distribution: The backend's distribution.
         version: The distribution's version.
+        core: The versions of Enginebay that the distribution requires.
+        home: The address of the distribution's website; empty if its metadata has none.
         engine_version: The engine's version; empty if it is not installed.
         enginebay: The version of the kit.
         python: Python's version.
@@ -93,6 +96,8 @@ class Report(msgspec.Struct, kw_only=True):
     backend: str
     distribution: str = ""
     version: str = ""
+    core: str = ""
+    home: str = ""
     engine_version: str = ""
     enginebay: str = eb.__version__
     python: str = platform.python_version()
@@ -157,50 +162,13 @@ def summary_lines(report: Report) -> list[str]:
         lines += [f"  {outcome}: {_readable_title(f)}: {f.reason}" for f in findings]
     also = [f.case for f in report.findings if f.reason.endswith(ALSO_PASSES)]
     lines += [f"  also passes: {', '.join(also)}; they may be listed"] if also else []
-    for group, results in _operator_groups(report).items():
+    for group, results in operator_groups(report).items():
         text = ", ".join(f"{len(names)} {result}" for result, names in results.items() if names)
         lines.append(f"  operators, {group}: {text}")
     return lines
 
 
-def write_report(report: Report, folder: Path) -> None:
-    """Write ``BACKEND.json`` and ``BACKEND.md`` into a folder."""
-    document = msgspec.to_builtins(report) | {"counts": dict(report.counts)}
-    text = msgspec.json.format(msgspec.json.encode(document)) + b"\n"
-    (folder / f"{report.backend}.json").write_bytes(text)
-    (folder / f"{report.backend}.md").write_text(markdown(report), encoding="utf-8")
-
-
-def markdown(report: Report) -> str:
-    """Return Markdown with a badge, the versions and a table of the conformance tests."""
-    colour = "red" if report.counts["broken"] else "brightgreen"
-    counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
-    # shields.io shows an underscore as a blank.
-    badge = f"https://img.shields.io/badge/enginebay_conformance-{counts}-{colour}"
-    engine = f", engine {report.engine_version}" if report.engine_version else ""
-    laws: dict[str, list[Finding]] = {}
-    for finding in report.findings:
-        laws.setdefault(finding.law, []).append(finding)
-    versions = (
-        f"{report.distribution} {report.version}{engine}, enginebay {report.enginebay}, "
-        f"Python {report.python}, {report.platform}"
-    )
-    return "\n".join(
-        [
-            f"![enginebay conformance: {counts}]({badge.replace(' ', '_').replace(',', '%2C')})",
-            "",
-            versions,
-            "",
-            "| about | law | outcome | why not |",
-            "|---|---|---|---|",
-            *map(_law_row, laws.values()),
-            "",
-            *_operator_table(report),
-        ]
-    )
-
-
-def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
+def operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
     """Return group → result → the names of the one-operator networks with this result."""
     groups: dict[str, dict[str, list[str]]] = {}
     for finding in report.operators:
@@ -208,18 +176,6 @@ def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
         results = groups.setdefault(group, {result: [] for result in _RESULTS.values()})
         results[_RESULTS[finding.outcome]].append(name)
     return groups
-
-
-def _operator_table(report: Report) -> list[str]:
-    if not report.operators:
-        return []
-    rows = []
-    for group, results in _operator_groups(report).items():
-        verified, *others = results.values()
-        # A bar would end the cell of the table.
-        cells = (", ".join(f"`{name}`" for name in names).replace("|", "\\|") for names in others)
-        rows.append(f"| {group} | {len(verified)} | {' | '.join(cells)} |")
-    return ["| operators | verified | refused | not verified |", "|---|---|---|---|", *rows, ""]
 
 
 def _report_of(item: pytest.Item) -> Report:
@@ -236,10 +192,24 @@ def _add_versions(report: Report, kit: Kit | None) -> Report:
     if kit is not None:
         with suppress(eb.EnginebayError):  # a test fails with the same error
             report.distribution, report.version = kit.status.distribution, kit.status.version
+            report.core, report.home = _read_metadata(report.distribution)
             report.claims = Claims.of(kit.backend.info)
             report.plugins = _every_backends_plugins()
             report.engine_version = kit.backend.get_version()
     return report
+
+
+def _read_metadata(distribution: str) -> tuple[str, str]:
+    """Return the versions of Enginebay that a distribution requires, and its website."""
+    try:
+        known = metadata(distribution)
+    except PackageNotFoundError:
+        return "", ""
+    needs = [Requirement(text) for text in known.get_all("Requires-Dist", [])]
+    urls = dict(text.split(", ", 1) for text in known.get_all("Project-URL", []))
+    home = next((url for name, url in urls.items() if name.lower() == "homepage"), "")
+    core = next((str(need.specifier) for need in needs if need.name == "enginebay"), "")
+    return core, home or urls.get("Source", "")
 
 
 def _every_backends_plugins() -> tuple[str, ...]:
@@ -295,12 +265,3 @@ def _short_message(message: str, location: str) -> str:
 def _readable_title(finding: Finding) -> str:
     title = finding.law.removeprefix("test_").replace("_", " ")
     return f"{title} ({finding.case})" if finding.case else title
-
-
-def _law_row(findings: list[Finding]) -> str:
-    counts = Counter(finding.outcome for finding in findings)
-    outcome = ", ".join(f"{number} {name}" for name, number in counts.items())
-    reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)
-    first = findings[0]
-    cells = (first.family, first.sentence, outcome if len(findings) > 1 else first.outcome)
-    return f"| {' | '.join(cells)} | {'; '.join(reasons)} |".replace("\n", " ")
