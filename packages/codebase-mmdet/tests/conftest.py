@@ -45,6 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "rtmdet_tiny_8xb32-300e_coco": _CSP,
     "yolox_tiny_8xb8-300e_coco": _CSP,
+    "yolov3_mobilenetv2_8xb24-320-300e_coco": {"bbox_head": {"num_classes": 6}},
     "detr_r18_8xb2-500e_coco": {
         "backbone": {"base_channels": 8},
         "neck": {"in_channels": [64]},

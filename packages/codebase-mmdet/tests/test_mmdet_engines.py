@@ -24,6 +24,8 @@ CASES = [
 ]
 
 
+# Of mmcv's loop over boxes in Python.
+@pytest.mark.filterwarnings("ignore:.* condition:enginebay.VerdictWarning")
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 @pytest.mark.parametrize(("name", "backend"), CASES)
 def test_a_config_of_mmdeploy_deploys_a_detector(
@@ -40,10 +42,43 @@ def test_a_config_of_mmdeploy_deploys_a_detector(
     assert deployment.verdict == "verified"
     assert deployment.rewriting is not None
     assert deployment.rewriting.fired["enginebay_mmdet.detector.Detector"] == 1
-    assert [spec.name for spec in deployment.artifact.manifest.outputs] == ["dets", "labels"]
+    dets, labels = deployment.artifact.manifest.outputs
+    assert (dets.name, len(dets.dims), dets.dims[::2]) == ("dets", 3, (1, 5))
+    assert (labels.name, labels.dims) == ("labels", dets.dims[:2])
+    assert isinstance(dets.dims[1], int)
     with eb.load(tmp_path / "out") as wrapper:
         found = wrapper.predict(PICTURE)
     assert all(0.5 <= box.score <= 1 and box.right <= 90 for box in found)
+
+
+PARTITION = """\
+partition_config = dict(
+    type='yolov3_partition', apply_marks=True,
+    partition_cfg=[dict(
+        save_file='yolov3.onnx', start=['detector_forward:input'], end=['yolo_head:input'],
+        output_names=['pred_maps.0', 'pred_maps.1', 'pred_maps.2'])])
+"""
+
+
+# Exponentials of random weights, on an input with ten times the spread.
+@pytest.mark.filterwarnings("ignore:rounding alone decides:enginebay.VerdictWarning")
+@pytest.mark.filterwarnings("ignore:.* condition:enginebay.VerdictWarning")
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+def test_mmdeploys_partition_of_yolov3_cuts_before_the_decoding(
+    build: Callable[..., Any], config: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = config("onnxruntime")
+    path.write_text(path.read_text() + PARTITION)
+    deployment = eb.deploy(
+        build("yolov3_mobilenetv2_8xb24-320-300e_coco"),
+        config=path,
+        work_dir=tmp_path / "out",
+        verify=eb.VerifyOptions(compare={"dets,labels": "detections"}),
+    )
+    assert deployment.verdict == "verified"
+    first, second = deployment.artifact.manifest.parts
+    assert [spec.dims[2:] for spec in first.outputs] == [(3, 3), (6, 6), (12, 12)]
+    assert [spec.name for spec in second.outputs] == ["dets", "labels"]
 
 
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's

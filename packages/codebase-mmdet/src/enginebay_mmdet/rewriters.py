@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmcv.ops.nms import batched_nms
 from mmdet.models.dense_heads.base_dense_head import BaseDenseHead
+from mmdet.models.dense_heads.yolo_head import YOLOV3Head
+from mmdet.models.utils.misc import filter_scores_and_topk
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -76,11 +78,14 @@ class Deployed(nn.Module):
 
     def _detect(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # the name in the original
         network = self.detector.network
-        maps = network.extract_feat(input)
+        maps = network.extract_feat(eb.mark(input, "detector_forward:input_0"))
         head = getattr(network, "bbox_head", None) or network.rpn_head
         dense = isinstance(head, BaseDenseHead)
         # torch.vmap fixes the batch size in convolutions: they run before it.
-        tensors, structure = tree_flatten((maps, head(maps) if dense else ()))
+        results = head(maps) if dense else ()
+        if isinstance(head, YOLOV3Head):
+            results = (_mark_maps(*results),)
+        tensors, structure = tree_flatten((maps, results))
 
         def detect(image: Tensor, *mapped: Tensor) -> tuple[Tensor, Tensor]:
             maps, results = tree_unflatten([level[None] for level in mapped], structure)
@@ -94,7 +99,14 @@ class Deployed(nn.Module):
             return dets * is_box[:, None], torch.where(is_box, labels, -1)
 
         dets, labels = torch.vmap(detect)(input, *tensors)
-        return {"dets": dets, "labels": labels}
+        # Exporters do not infer the sizes of these: a graph without the shapes names them all.
+        shape = (input.shape[0], self.detector.rows)
+        return {"dets": dets.reshape(*shape, 5), "labels": labels.reshape(shape)}
+
+
+def _mark_maps(maps: Sequence[Tensor]) -> list[Tensor]:
+    """Mark the predictions at which MMDeploy's ``yolov3_partition`` ends."""
+    return [eb.mark(level, f"yolo_head:input_{i}") for i, level in enumerate(maps)]
 
 
 def _replace_method(undo: ExitStack, owner: object, method: str, result: object) -> None:
@@ -223,6 +235,43 @@ def decode_yolox(
         bboxes=self._bbox_decode(torch.cat(priors), boxes),
         scores=torch.where(scores >= cfg.score_thr, scores, 0),
         labels=labels,
+    )
+    (meta,) = batch_img_metas
+    return [self._bbox_post_process(results, cfg, rescale, with_nms, meta)]
+
+
+@REWRITERS.function("mmdet.models.dense_heads.yolo_head.YOLOV3Head.predict_by_feat")
+def decode_yolov3(
+    ctx: Context,  # noqa: ARG001  # as all rewriters
+    self: YOLOV3Head,
+    pred_maps: Sequence[Tensor],
+    batch_img_metas: Any = None,
+    cfg: ConfigDict | None = None,
+    rescale: bool = False,
+    with_nms: bool = True,
+) -> list[InstanceData]:
+    """Return the detections of one image; boxes below ``conf_thr`` get score 0."""
+    cfg = self.test_cfg if cfg is None else cfg
+    sizes = [level.shape[-2:] for level in pred_maps]
+    anchors = self.prior_generator.grid_priors(sizes, device=pred_maps[0].device)
+    rows = [level[0].permute(1, 2, 0).reshape(-1, self.num_attrib) for level in pred_maps]
+    strides = [
+        level.new_tensor(stride).expand(level.shape[0], 1)
+        for level, stride in zip(rows, self.featmap_strides, strict=True)
+    ]
+    values = torch.cat(rows)
+    boxes = self.bbox_coder.decode(
+        torch.cat(anchors),
+        torch.cat([values[:, :2].sigmoid(), values[:, 2:4]], 1),
+        torch.cat(strides),
+    )
+    objects = values[:, 4].sigmoid()
+    is_object = objects >= cfg.get("conf_thr", -1)
+    scores, labels, chosen, _ = filter_scores_and_topk(
+        values[:, 5:].sigmoid() * is_object[:, None], cfg.score_thr, cfg.nms_pre
+    )
+    results = InstanceData(
+        scores=scores, labels=labels, bboxes=boxes[chosen], score_factors=objects[chosen]
     )
     (meta,) = batch_img_metas
     return [self._bbox_post_process(results, cfg, rescale, with_nms, meta)]
