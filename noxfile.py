@@ -200,7 +200,8 @@ def _insert(words: list[str], name: str, values: tuple[str, ...]) -> list[str]:
     return [value for word in words for value in (values if word == name else (word,))]
 
 
-for _name, _part in tomllib.loads((ROOT / "sessions.toml").read_text()).items():
+SESSIONS = tomllib.loads((ROOT / "sessions.toml").read_text())
+for _name, _part in SESSIONS.items():
     add_session(_name, _part)
 
 
@@ -217,6 +218,20 @@ def docs(session: nox.Session) -> None:
     session.install("--no-deps", *(word for path in plugins for word in ("-e", path)))
     session.run("mypy", "docs")
     session.run("python", "docs/build/build_site.py")
+
+
+@nox.session(name="mmdeploy-configs", requires=ENGINES, tags=FULL)
+@nox.parametrize("codebase", ["mmpretrain", "mmdet", "mmseg"])
+def mmdeploy_configs(session: nox.Session, codebase: str) -> None:
+    """MMDeploy's configs for one of its codebases, from ``-- CHECKOUT``; writes their page.
+
+    Each in its own environment: mmseg imports mmpretrain if it is there, and fails with it.
+    """
+    if not session.posargs:
+        session.skip("needs a checkout of MMDeploy: nox -s mmdeploy-configs -- CHECKOUT")
+    part = SESSIONS[codebase]
+    install(session, *part["installs"], shared=ENGINES, alone=part["alone"])
+    python(session, "-m", "tests.mmdeploy_configs", *session.posargs, "--codebase", codebase)
 
 
 @nox.session(name="backend-catalogue", requires=BASE, tags=FULL)
