@@ -394,6 +394,26 @@ def test_invalid_result_of_build_wrapper_is_refused(
     assert str(caught.value) == message
 
 
+def test_absent_device_is_refused_before_the_first_step_of_a_deployment(tmp_path: Path) -> None:
+    import torch
+
+    steps: list[object] = []
+    message = "^device 'GPU.0' was requested, but onnx.reference "
+    with (
+        variant("", info=", devices=('cpu', 'gpu')"),
+        pytest.raises(FallbackError, match=message) as caught,
+    ):
+        eb.deploy(
+            *(torch.nn.ReLU(), torch.ones(1)),
+            backend="odd",
+            params={"device": "GPU.0"},
+            work_dir=tmp_path / "out",
+            watch=steps.append,
+        )
+    assert caught.value.hint == "--device cpu; enginebay check-env odd --device GPU.0"
+    assert steps == []
+
+
 def test_fallback_is_in_the_receipt_and_refused_when_strict(tiny: Path, tmp_path: Path) -> None:
     text = (
         "class Fallen(LoopbackWrapper):\n"

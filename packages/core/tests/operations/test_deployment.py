@@ -127,6 +127,45 @@ def test_artifact_returns_the_models_outputs(
     assert torch.equal(outputs["aux.ids"], expected["aux"]["ids"])
 
 
+NAMED = """
+import json, sys
+import enginebay as eb
+
+sys.path[:0] = json.loads(sys.argv[1])
+for name in ("net.py:biuld", "net.py:Net", "none.py:build"):
+    try:
+        eb.deploy(name, backend="loopback", work_dir="out")
+    except eb.EnginebayError as err:
+        print(err, "torch" in sys.modules)
+deployed = eb.deploy("net.py:build", backend="loopback", work_dir="out")
+print(*(step.name for step in deployed.steps))
+"""
+
+
+@pytest.mark.process
+def test_a_wrong_name_is_refused_before_the_import_of_torch_which_is_a_step(
+    loopback: str, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n"
+        "    def forward(self, x):\n        return x.relu()\n\n"
+        "def build():\n    return Net(), torch.ones(1, 2)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", NAMED, json.dumps(sys.path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert run.stdout.splitlines() == [
+        "'net.py:biuld': there is no 'biuld' in 'net.py' False",
+        "'net.py:Net' has no example inputs False",
+        "no file 'none.py' False",
+        "import torch reference export convert verify publish",
+    ]
+
+
 def test_a_moved_artifact_loads_in_a_process_without_torch(
     deployed: tuple[Two, eb.Deployment], tmp_path: Path
 ) -> None:

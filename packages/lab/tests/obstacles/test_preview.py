@@ -288,6 +288,19 @@ def test_rewriters_of_a_file_are_counted_and_wrong_ones_refused(cli: Run, here: 
     assert "int" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("biuld", "there is no 'biuld' in 'slow.py'"), ("Net", "has no example inputs")],
+)
+def test_a_wrong_name_is_refused_before_the_file_runs(
+    here: Path, loopback: str, name: str, message: str
+) -> None:
+    lines = "from torch import nn\nclass Net(nn.Module): ...\ndef build(): ...\nraise ValueError\n"
+    (here / "slow.py").write_text(lines)
+    with pytest.raises(UsageError, match=message):
+        lab.preview(f"slow.py:{name}", backends=[loopback])
+
+
 def test_operators_that_a_backend_does_not_list_are_lowered_or_obstacles(
     tmp_path: Path, capfd: Capture
 ) -> None:

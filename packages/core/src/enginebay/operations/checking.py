@@ -20,7 +20,7 @@ from enginebay.environment import (
     require,
     skipped,
 )
-from enginebay.errors import EnginebayError, InferenceError, PluginError
+from enginebay.errors import EnginebayError, FallbackError, InferenceError, ParamsError, PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +152,50 @@ def check_two_artifacts(engine: ConvertedEngine, version: str) -> None:
             hint=status.fault_hint(f"build_wrapper() of {status.module}"),
         )
     trust(status, *trial)
+
+
+def check_device(backend: Backend, params: BackendParams) -> None:
+    """Check that this machine has a requested device, before a model is exported for it.
+
+    The tiny model is loaded there in a child process, once for each device. If anything else goes
+    wrong with it, the device is judged by the user's model.
+
+    Raises:
+        FallbackError: The engine runs on another device than the requested one.
+        ParamsError: The engine has no such device.
+    """
+    from enginebay.backend import device_kind
+    from enginebay.isolation import call
+    from enginebay.plugins import is_trusted, trust
+
+    device, trial = params.device, ("device", params.device)
+    usual = ("cpu", "auto", device_kind(backend.Params().device))
+    if device_kind(device) in usual or "onnx" not in backend.info.irs or backend.elsewhere(params):
+        return
+    if is_trusted(backend.status, *trial):
+        return
+    try:
+        function = f"{__name__}:load_on_device"
+        call(function, backend.name, device, timeout=_TRIAL_SECONDS, result_type=bool)
+    except FallbackError:
+        raise
+    except EnginebayError as err:
+        # Another parameter may say more about the device, such as a provider that has it.
+        if isinstance(err, ParamsError) and params == backend.Params(device=device):
+            raise
+        return
+    trust(backend.status, *trial)
+
+
+def load_on_device(name: str, device: str) -> bool:
+    """In a child process: load the tiny model on a device, and return True."""
+    from enginebay.operations.backend import get_backend
+
+    backend = get_backend(name)
+    with TemporaryDirectory(prefix="enginebay-check-") as folder:
+        request = _convert_tiny_model(backend, backend.Params(device=device), Path(folder))
+        backend.load(msgspec.structs.replace(request, strict=False)).close()
+    return True
 
 
 def find_confusion(name: str, device: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,10 @@ from enginebay.display import join_names, short_path
 from enginebay.errors import ConversionError, ExportError, NotVerifiedError, UsageError
 from enginebay.models import RecordedCalls
 from enginebay.operations.build_engine import build_engine
-from enginebay.operations.checking import check_two_artifacts
+from enginebay.operations.checking import check_device, check_two_artifacts
 from enginebay.operations.deployment import Deployment
 from enginebay.operations.file_refusals import explain_refusal
-from enginebay.operations.preparation import prepare_model
+from enginebay.operations.preparation import import_torch, prepare_model
 from enginebay.operations.read_files import watch_files
 from enginebay.operations.recipe import (
     describe_options,
@@ -134,6 +133,7 @@ def deploy(
             export=export,
             verify=verify,
         )
+    check_device(settings.backend, settings.params)
     target = work_dir or default_work_dir(model, settings.backend.name)
     recipe_options = describe_options(settings, model, args)
     notes = settings.notes
@@ -150,16 +150,13 @@ def deploy(
     with staging(target, overwrite=overwrite) as stage, ExitStack() as model_use:
         shown = model_use.enter_context(show_steps()) if watch is True else watch or None
         steps = Steps(shown)
+        import_torch(settings, model, args, steps)
         with steps("reference") as set_detail:
-            was_imported = "torch" in sys.modules
             with watch_files() as opened_by_model:
                 prepared = prepare_model(settings, model, args, model_use, stage.dir)
             source, read = prepared.model.source, opened | opened_by_model
             recipe = record_recipe(recipe_options, read, source, stage.target)
-            # The import of torch takes seconds, often most of this step.
-            imported = "torch" in sys.modules and not was_imported
-            detail = prepared.reference.description
-            set_detail(f"{detail}; and the import of torch" if imported else detail)
+            set_detail(prepared.reference.description)
         model_use.enter_context(_name_half_precision(prepared.reference.basis.half_precision))
         model_use.enter_context(_explain_failure(prepared.reference.basis.doubt))
         bound = prepared.model

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.data import DataSet
+from enginebay.environment import require
 from enginebay.errors import (
     InputError,
     MissingDependencyError,
@@ -15,19 +18,19 @@ from enginebay.errors import (
 )
 from enginebay.models import RecordedCalls, bind, file_dimensions, shapes_of, to_profiles
 from enginebay.reference import note_precision, record_reference, reference_model
-from enginebay.sources import digest_weights, find_model, map_weights
+from enginebay.sources import check_source, digest_weights, find_model, map_weights
 from enginebay.state import ModelState, unchanged
 from enginebay.task_records import record_task
 from enginebay.tasks import read_task
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
-    from pathlib import Path
 
     from enginebay.data import DataRecord
     from enginebay.hooks import Task
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
+    from enginebay.operations.steps import Steps
     from enginebay.sources import ModelSource
     from enginebay.verification import RecordedReference
 
@@ -73,6 +76,27 @@ class PreparedModel:
             if data is not None and (record := data.record()).count:
                 return record
         return None
+
+
+def import_torch(settings: Settings, model: object, args: object, steps: Steps) -> None:
+    """Import torch in a step of its own, which takes seconds, if a named model needs it.
+
+    Raises:
+        ModelSourceError: The model's name is wrong, as far as that is visible without torch.
+        InputError: The name is that of a module's class, and there are no inputs.
+        MissingDependencyError: torch is not installed.
+    """
+    name = model if isinstance(model, str) else ""
+    if "torch" in sys.modules or not (":" in name or settings.verify.reference is not None):
+        return
+    # With a config, the name may be a codebase's.
+    if name.partition(":")[0].endswith(".py") and settings.values is None:
+        params = settings.params
+        shapes = params.input_shapes or params.min_shapes or params.max_shapes
+        given = args is not None or settings.data is not None or bool(shapes)
+        check_source(name, Path(), has_inputs=given)
+    with steps("import torch"):
+        require("torch")
 
 
 def prepare_model(

@@ -156,6 +156,10 @@ def preview(
         raise UsageError("no engine is installed", hint="enginebay backends")
     for name in backends:
         eb.get_backend(name)
+    if isinstance(model, str) and model.partition(":")[0].endswith(".py"):
+        from enginebay.authors.sources import check_source
+
+        check_source(model, Path(), has_inputs=args is not None)
     with TemporaryDirectory(prefix="enginebay-preview-") as folder:
         rows = _preview_each((model, args, rewriters), names, Path(folder), timeout, watch)
         title = model if isinstance(model, str) else type(model).__name__
