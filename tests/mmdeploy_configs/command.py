@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 from enginebay.cli import main
 from tests.torchvision_shim import import_torchvision
 
 if __name__ == "__main__":
-    import_torchvision()
+    if find_spec("torchvision"):
+        import_torchvision()
     sys.exit(main())

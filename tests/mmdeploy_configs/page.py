@@ -35,8 +35,8 @@ unchanged, once, with a small model of its codebase and random weights, in a pro
 
 **{good} of {count} deploy as they mean it**: the artifact is verified, and has the engine, the
 precision, the operator set, the names, the dynamic axes, the sizes and the parts that the config
-asks for. An output's axis that the config calls dynamic may have a fixed size: detectors return as
-many rows for each image, and mark unused ones.
+asks for. Which axes of an output are dynamic follows from the model, where the config names any:
+detectors return as many rows for each image, and mark unused ones.
 
 `nox -s mmdeploy-configs -- CHECKOUT` tries all again, and fails if an outcome differs from this
 page; `-- CHECKOUT mmseg` tries those with a word in their path, `--record` writes this page.

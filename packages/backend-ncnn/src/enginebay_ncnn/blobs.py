@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: The largest error, relative to the largest magnitude of an output, that rounding can explain. A
 #: larger error means a wrong conversion. The artifact's verification, later, is stricter.
 _TOLERANCE = 1e-2
+#: The share of integers, such as indices of the largest scores, that rounding may change.
+_CHANGED = 1e-3
 
 
 def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
@@ -144,10 +146,14 @@ def _output_type(port: Port, array: NumpyArray, expected: NumpyArray | None) -> 
         return "float32"
     bits = array.view(np.int32)
     if expected is not None:
-        return "int32" if (bits == expected).all() and (array != expected).any() else "float32"
+        return "int32" if _are_mostly(bits == expected) and (array != expected).any() else "float32"
     # The bits of small integers, read as float32, are subnormal numbers.
     tiny = np.abs(array) < np.finfo(np.float32).tiny
     return "int32" if tiny.all() and bits.any() else "float32"
+
+
+def _are_mostly(same: NumpyArray) -> bool:
+    return int(np.count_nonzero(same)) >= (1 - _CHANGED) * same.size
 
 
 def _relative_error(port: Port, array: NumpyArray, expected: NumpyArray) -> float:
@@ -159,6 +165,8 @@ def _relative_error(port: Port, array: NumpyArray, expected: NumpyArray) -> floa
     computed = array.astype(numpy_dtype(port.dtype)).astype(np.float64)
     exact = expected.astype(np.float64)
     same = (computed == exact) | (np.isnan(computed) & np.isnan(exact))
+    if not port.dtype.startswith("float") and _are_mostly(same):
+        return 0.0  # of many indices of the largest scores; a few were near-ties
     with np.errstate(all="ignore"):
         # NaN in only one of the arrays is an infinite error.
         distance = np.where(same, 0, np.nan_to_num(np.abs(computed - exact), nan=np.inf))
