@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import enginebay as eb
 from enginebay.environment import install_command
@@ -325,3 +326,14 @@ def test_kind_from_two_plugins_is_refused() -> None:
         "'gauge'"
     )
     assert caught.value.hint == "pip uninstall temporary-gauge, or temporary-meter"
+
+
+@pytest.mark.usefixtures("cli", "gauge")
+def test_text_of_a_task_names_no_folder() -> None:
+    """One of the characters that a text recogniser reads is the slash."""
+    task = {"type": "gauge", "unit": "readings"}  # also a folder in the working directory
+    model = torch.nn.Hardtanh(), torch.zeros(1, 2), task
+    deployment = eb.deploy(model, backend="loopback", work_dir="out")
+    recipe = deployment.artifact.manifest.recipe
+    assert recipe is not None
+    assert not [file for file in recipe.files if "readings" in file]

@@ -144,8 +144,7 @@ def _plain(value: object) -> Any:
 
 def digest_structure(module: object) -> str:
     """Return the SHA-256 of a module's text, which has its layers and their settings."""
-    text = re.sub(r" at 0x[0-9a-f]+", "", repr(module))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", repr(module)).encode()).hexdigest()
 
 
 def record_recipe(
@@ -256,7 +255,7 @@ def _show(name: str, value: object) -> str:
 def _named_files(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the files that texts among the options name, and the model's and the data's folders.
 
-    Libraries in C++ and Rust read such files, and nobody hears it.
+    Libraries in C++ and Rust read such files, and nobody hears it. A class may be named "/".
     """
     for option, plain in options.items():
         stack = [plain]
@@ -265,7 +264,8 @@ def _named_files(options: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(value, dict | list):
                 stack += value.values() if isinstance(value, dict) else value
             elif isinstance(value, str):
-                yield from map(str, _paths_of(value, folders=option in ("model", "data")))
+                folders = option == "data" or (option == "model" and value is plain)
+                yield from map(str, _paths_of(value, folders=folders))
 
 
 def _paths_of(text: str, *, folders: bool) -> Iterator[Path]:
