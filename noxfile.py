@@ -42,6 +42,7 @@ PACKAGES = {
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-mmdet": "packages/codebase-mmdet",
     "enginebay-mmseg": "packages/codebase-mmseg",
+    "enginebay-mmocr": "packages/codebase-mmocr",
     "enginebay-lab": "packages/lab",
     "enginebay-vision": "packages/vision",
     "enginebay-build-cache": "examples/build-cache",
@@ -64,6 +65,7 @@ WHEELS = ROOT / "build" / "wheels"
 # Python compiles a module at its first import, pip all of them: a minute, and most are never used.
 os.environ["PIP_COMPILE"] = "0"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PIP_BUILD_CONSTRAINT"] = str(ROOT / "build-constraints.txt")
 
 
 def install(
