@@ -87,6 +87,21 @@ def test_package_is_installed_from_where_enginebay_came(
     assert install_command("enginebay-lab[metrics]", "-U") == f"pip install -U {expected}"
 
 
+def test_package_that_needs_another_is_installed_with_it(
+    installed: Callable[[object], None],
+) -> None:
+    installed({"url": "file:///clone/packages/core", "dir_info": {"editable": True}})
+    both = "-e /clone/packages/codebase-openmmlab -e '/clone/packages/codebase-mmseg[mmseg]'"
+    assert install_command("enginebay-mmseg[mmseg]") == f"pip install {both}"
+
+
+def test_folder_of_wheels_has_the_packages_that_one_needs(
+    installed: Callable[[object], None],
+) -> None:
+    installed({"url": "file:///wheels/enginebay-0.1.0-py3-none-any.whl", "archive_info": {}})
+    assert install_command("enginebay-mmseg") == "pip install --find-links /wheels enginebay-mmseg"
+
+
 def test_other_packages_come_from_the_index(installed: Callable[[object], None]) -> None:
     installed({"url": "file:///work/clone/packages/core", "dir_info": {"editable": True}})
     assert install_command("onnx>=1.21") == "pip install 'onnx>=1.21'"

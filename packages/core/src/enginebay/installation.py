@@ -29,15 +29,14 @@ def install_command(requirement: str, options: str = "") -> str:
     from shlex import quote
 
     name, extras = re.match(r"([\w.-]*)(\[.*?\])?", requirement).groups("")  # type: ignore[union-attr]  # it matches any text
-    folder = read_known()["folders"].get(name)
-    origin = _read_origin() if folder else {}
-    parts = ["pip install", options, *_arguments(name, extras, str(folder), origin)]
+    origin = _read_origin() if name in read_known()["folders"] else {}
+    parts = ["pip install", options, *_arguments(name, extras or "", origin)]
     if not origin:
         parts.append(quote(requirement))
     return " ".join(filter(None, parts))
 
 
-def _arguments(name: str, extras: str, folder: str, origin: dict[str, Any]) -> list[str]:
+def _arguments(name: str, extras: str, origin: dict[str, Any]) -> list[str]:
     """Return the arguments for a package that comes from the same place as ``enginebay``."""
     from pathlib import Path
     from shlex import quote
@@ -45,11 +44,13 @@ def _arguments(name: str, extras: str, folder: str, origin: dict[str, Any]) -> l
 
     if not origin:
         return []
-    url = str(origin["url"])
+    folder, url = read_known()["folders"][name], str(origin["url"])
+    needs = [read_known()["needs"][name]] if name in read_known()["needs"] else []
+    before = [argument for need in needs for argument in _arguments(need, "", origin)]
     local = unquote(urlsplit(url).path) if url.startswith("file:") else ""
     if "dir_info" in origin:  # packages/core of a clone
         editable = ["-e"] if origin["dir_info"].get("editable") else []
-        return [*editable, quote(f"{Path(local).with_name(folder)}{extras}")]
+        return [*before, *editable, quote(f"{Path(local).with_name(folder)}{extras}")]
     if local:  # wheels in one folder
         return ["--find-links", quote(str(Path(local).parent)), quote(name + extras)]
     if vcs := origin.get("vcs_info"):
@@ -58,7 +59,7 @@ def _arguments(name: str, extras: str, folder: str, origin: dict[str, Any]) -> l
         url += f"#subdirectory={origin['subdirectory'].rpartition('/')[0]}/{folder}"
     else:  # a wheel: the one with the same version
         url = url.replace("/enginebay-", f"/{name.replace('-', '_')}-")
-    return [quote(f"{name}{extras} @ {url}")]
+    return [*before, quote(f"{name}{extras} @ {url}")]
 
 
 @cache
