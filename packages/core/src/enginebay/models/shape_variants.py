@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 #: size, or what is quick with any model.
 _MAX_GROWTH = 4
 _CHEAP_SIZE = 16
+#: Inputs of more elements than this, together, are tried at no more than twice their size, if no
+#: range asks for more: a network's largest tensor has several times as many.
+_LARGE = 1 << 22
 
 
 def extreme_shapes(
@@ -200,11 +204,16 @@ def between_shapes(
         [{'x': (9, 3)}, {'x': (7, 3)}]
     """
     seen = [dict(usual), *extreme_shapes(dynamic, usual)]
+    most = max(_LARGE, 2 * _count_elements(usual), *map(_count_elements, seen))
     for choose in (_choose_odd_size, _choose_prime_size):
         shapes = _resize_shapes(dynamic, usual, choose)
-        if shapes not in seen:
+        if shapes not in seen and _count_elements(shapes) <= most:
             seen.append(shapes)
             yield shapes
+
+
+def _count_elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(map(math.prod, shapes.values()))
 
 
 def _middle_size(dim: DynamicDim, size: int) -> int:

@@ -71,16 +71,17 @@ class PerturbedDecisions(_DispatchMode):  # type: ignore[misc]  # its base is fo
         return func(*args, **kwargs)
 
     def _draw_uniform(self, like: torch.Tensor) -> torch.Tensor:
-        return (torch.rand(like.shape, generator=self._generator) * 2 - 1).to(like)
+        return torch.rand(like.shape, generator=self._generator).mul_(2).sub_(1).to(like)
 
     def _perturb(self, values: torch.Tensor, *, is_scaled: bool = False) -> torch.Tensor:
         if not values.is_floating_point() or not values.numel():
             return values
-        size = values.abs()
-        error = self._unit * (size + size.nanmedian()) * self._draw_uniform(values)
+        # In place: a segmenter's scores for a large image take a gigabyte.
+        error = values.abs()
+        error.add_(error.nanmedian()).mul_(self._unit).mul_(self._draw_uniform(values))
         # Zero is a step of every scale.
         kept = values == 0 if is_scaled else is_exact(values)
-        return torch.where(kept, values, values + error)
+        return torch.where(kept, values, error.add_(values))
 
 
 def _is_step(func: OpOverload, kwargs: Mapping[str, Any]) -> bool:

@@ -85,11 +85,11 @@ class PerturbedRounding(_DispatchMode):  # type: ignore[misc]  # its base is fou
 
     def _draw_factors(self, tensor: torch.Tensor, times: float = 1.0) -> torch.Tensor:
         """Draw a factor of about 1 for each element: 1 plus an error of at most ``times`` units."""
-        errors = torch.rand(tensor.shape, generator=self._generator) * 2 - 1
+        errors = torch.rand(tensor.shape, generator=self._generator).mul_(2).sub_(1)
         errors = errors.to(tensor.device)
         if tensor not in self._inexact:
             errors.masked_fill_(is_exact(tensor), 0)
-        return (1 + times * self._unit * errors).to(tensor.dtype)
+        return errors.mul_(times * self._unit).add_(1).to(tensor.dtype)
 
 
 def _is_integer(tensor: torch.Tensor) -> bool:
@@ -103,8 +103,8 @@ def is_exact(tensor: torch.Tensor) -> torch.Tensor:
     An attention mask ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.
     """
     values = tensor if tensor.is_floating_point() else tensor.to(torch.float32)
-    mantissa, _ = torch.frexp(values.float())
-    return (values == values.round()) | (mantissa.abs() == 0.5)
+    mantissa = torch.frexp(values.float())[0].abs_()
+    return (values == values.round()) | (mantissa == 0.5)
 
 
 def _is_rounding(func: OpOverload, args: Sequence[object]) -> bool:
