@@ -58,6 +58,8 @@ CATALOGUE = tomllib.loads((ROOT / "docs/evidence/backend-catalogue.toml").read_t
 #: The environments that another one looks in.
 BASE, ENGINES = ("base",), ("engines", "base")
 DEFAULT, FULL = ["default", "full"], ["full"]
+#: OpenMMLab's codebases of which MMDeploy has configs, by the names of their sessions.
+CODEBASES = ("mmpretrain", "mmdet", "mmseg", "mmpose", "mmocr")
 #: Gigabytes that the environments of the default run take.
 DISK = 8
 #: Our wheels, which `base` builds.
@@ -223,7 +225,7 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(name="mmdeploy-configs", requires=ENGINES, tags=FULL)
-@nox.parametrize("codebase", ["mmpretrain", "mmdet", "mmseg"])
+@nox.parametrize("codebase", [name for name in CODEBASES if name in SESSIONS])
 def mmdeploy_configs(session: nox.Session, codebase: str) -> None:
     """MMDeploy's configs for one of its codebases, from ``-- CHECKOUT``; writes their page.
 

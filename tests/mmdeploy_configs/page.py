@@ -35,8 +35,8 @@ unchanged, once, with a small model of its codebase and random weights, in a pro
 
 **{good} of {count} deploy as they mean it**: the artifact is verified, and has the engine, the
 precision, the operator set, the names, the dynamic axes, the sizes and the parts that the config
-asks for. Which axes of an output are dynamic follows from the model, where the config names any:
-detectors return as many rows for each image, and mark unused ones.
+asks for. An output's axis that the config calls dynamic may have a fixed size: detectors return as
+many rows for each image, and mark unused ones.
 
 `nox -s mmdeploy-configs -- CHECKOUT` tries all again, and fails if an outcome differs from this
 page; `-- CHECKOUT mmseg` tries those with a word in their path, `--record` writes this page.
@@ -85,7 +85,7 @@ def load_all() -> dict[str, Results]:
 def record(codebase: str, results: Results) -> None:
     """Write the results of a codebase, with the installed versions, and the page."""
     engines = ("torch", "onnx", "onnxruntime", "openvino", "ncnn")
-    results.versions = installed((LIBRARIES[codebase], "onedl-mmcv", *engines))
+    results.versions = installed((LIBRARIES[codebase], "onedl-mmcv", "mmcv", *engines))
     results.rows = {config: results.rows[config] for config in CASES if config in results.rows}
     path = HERE / "results" / f"{codebase}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")

@@ -175,8 +175,9 @@ def _judge(row: Row, artifact: eb.Artifact, config: dict[str, Any]) -> None:
 def differences(artifact: eb.Artifact, config: dict[str, Any]) -> Iterator[str]:
     """Yield where an artifact is not what a config asks for.
 
-    Which axes of an output are dynamic follows from the model, where the config names any: a
-    detector always returns 100 rows, unused ones marked, and DBNet's map has no axis of channels.
+    An output's axis that the config names and that has a fixed size is as asked: a detector that
+    always returns 100 rows, unused ones marked, returns a number of rows. Axes of an output with
+    fewer than the config names, such as DBNet's map without channels, are not compared.
     """
     manifest = artifact.manifest
     backend, onnx = config["backend_config"], config["onnx_config"]
@@ -205,9 +206,10 @@ def differences(artifact: eb.Artifact, config: dict[str, Any]) -> Iterator[str]:
         if wanted != dynamic:
             yield f"dynamic axes of {spec.name} are {dynamic or 'none'}, {wanted or 'none'} asked"
     for spec in manifest.outputs:
+        wanted = {int(axis) for axis in axes.get(spec.name, ())}
         dynamic = {axis for axis, size in enumerate(spec.dims) if isinstance(size, str)}
-        if dynamic and not axes.get(spec.name):
-            yield f"dynamic axes of {spec.name} are {dynamic}, none asked"
+        if not dynamic <= wanted and max(wanted, default=0) < len(spec.dims):
+            yield f"dynamic axes of {spec.name} are {dynamic}, {wanted or 'none'} asked"
     yield from _other_sizes(artifact, config)
     if config.get("partition_config") and not manifest.parts:
         yield "the model is whole, and parts are asked for"
