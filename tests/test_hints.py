@@ -53,6 +53,16 @@ def test_each_package_of_the_repository_has_its_folder() -> None:
     assert installation.read_known()["folders"] == own
 
 
+def test_each_package_that_needs_another_is_known() -> None:
+    needs = {}
+    for file in ROOT.glob("packages/*/pyproject.toml"):
+        project = tomllib.loads(file.read_text("utf-8"))["project"]
+        names = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}  # type: ignore[index]  # each begins with a name
+        if others := {name for name in names if name.startswith("enginebay-")}:
+            (needs[project["name"]],) = others
+    assert installation.read_known()["needs"] == needs
+
+
 def test_extras_that_a_module_names_exist() -> None:
     named = {
         found.groups()
