@@ -42,6 +42,7 @@ PACKAGES = {
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-mmdet": "packages/codebase-mmdet",
     "enginebay-mmseg": "packages/codebase-mmseg",
+    "enginebay-mmpose": "packages/codebase-mmpose",
     "enginebay-mmocr": "packages/codebase-mmocr",
     "enginebay-lab": "packages/lab",
     "enginebay-vision": "packages/vision",

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.authors.files import quiet
-from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights, measure_norms
-from enginebay.errors import ModelSourceError, did_you_mean
+from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights
+from enginebay.errors import ModelSourceError
 from enginebay_mmdet.library import MMDET
 from enginebay_mmdet.task import make_task
+from enginebay_openmmlab import check_post_processing, spread_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from mmdet.models.detectors import BaseDetector
     from mmengine.config import ConfigDict
     from torch import Tensor, nn
-    from torch.utils.hooks import RemovableHandle
 
     from enginebay.hooks import ModelRequest
 
@@ -25,18 +24,6 @@ if TYPE_CHECKING:
 _DEFAULT_ROWS = 100
 #: Modules and suppressions of ``mmcv.ops`` that can be exported; the attention is pure Python.
 _REPLACED_OPERATORS = {"RoIAlign", "MultiScaleDeformableAttention", "nms"}
-#: The keys of ``post_processing`` in MMDeploy's configs, and whether they have an effect.
-_POST_PROCESSING = {
-    "score_threshold": True,
-    "iou_threshold": True,
-    "keep_top_k": True,
-    "confidence_threshold": False,
-    "max_output_boxes_per_class": False,
-    "pre_top_k": False,
-    "background_label_id": False,
-}
-
-_log = logging.getLogger("enginebay.mmdet")
 
 
 class DetectorOptions(Options, frozen=True, kw_only=True):
@@ -76,7 +63,10 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         else:
-            _randomise_heads(network, torch.randn(4, *size))
+            heads = ("neck", "bbox_head", "rpn_head", "roi_head")
+            parts = [getattr(network, name) for name in heads if hasattr(network, name)]
+            # mmdet's own initial values give every box of every image nearly the same score.
+            spread_outputs(_make_full_network(network), parts, torch.randn(4, *size))
         # Noise with mean 0 and deviation 1, since the model expects normalised images.
         image = torch.randn(1, *size)
     head = getattr(network, "bbox_head", None)
@@ -94,7 +84,7 @@ def check_section(request: ModelRequest) -> DetectorOptions:
         ModelSourceError: A key is unknown, or a value is wrong for any detector.
     """
     options = MMDET.read_options(request, DetectorOptions)
-    _check_post_processing(options.post_processing)
+    check_post_processing(options.post_processing)
     return options
 
 
@@ -158,23 +148,6 @@ def suppressions(test_cfg: ConfigDict | None) -> list[ConfigDict]:
     return [part for part in parts if part and part.get("nms")]
 
 
-def _check_post_processing(section: Iterable[str]) -> None:
-    """Check the keys of ``post_processing``, and log the keys that have no effect.
-
-    Raises:
-        ModelSourceError: A key is not one of MMDeploy's keys.
-    """
-    for key in section:
-        if key not in _POST_PROCESSING:
-            raise ModelSourceError(
-                f"codebase_config.post_processing: '{key}' is not a known key; available: "
-                f"{', '.join(_POST_PROCESSING)}",
-                hint=did_you_mean(key, _POST_PROCESSING),
-            )
-    if idle := [key for key in section if not _POST_PROCESSING[key]]:
-        _log.warning("codebase_config.post_processing: keys without effect: %s", ", ".join(idle))
-
-
 def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
     """Copy options from ``section`` to the model's ``test_cfg``, except options set there already.
 
@@ -194,31 +167,6 @@ def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
         test.nms.setdefault("iou_threshold", section.get("iou_threshold", 0.5))
         return int(test.setdefault("max_per_img", _DEFAULT_ROWS))
     return int(test.get("max_per_img", model.get("num_queries", _DEFAULT_ROWS)))
-
-
-def _randomise_heads(network: BaseDetector, images: Tensor) -> None:
-    """Initialise the weights of neck and heads so that scores and boxes depend on the image."""
-    # With mmdet's own initial values, every box of every image has the same score up to two digits.
-    # Here the outputs of each layer have the standard deviation ¼ in its first call.
-    from torch import nn
-
-    def scale(layer: Any, _: object, result: Tensor) -> Tensor:
-        hooks.pop(layer).remove()
-        deviation = result.std() * 4
-        layer.weight /= deviation
-        return result / deviation
-
-    hooks: dict[nn.Module, RemovableHandle] = {}
-    for name in ("neck", "bbox_head", "rpn_head", "roi_head"):
-        for part in getattr(network, name, nn.Module()).modules():
-            if isinstance(part, nn.Conv2d | nn.Linear):
-                nn.init.normal_(part.weight)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
-                hooks[part] = part.register_forward_hook(scale)
-    measure_norms(_make_full_network(network), images)
-    for hook in hooks.values():
-        hook.remove()
 
 
 def _make_full_network(network: BaseDetector) -> nn.Module:
