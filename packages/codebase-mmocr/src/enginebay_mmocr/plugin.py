@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay_mmocr.library import MMOCR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
     """Return the function that checks the ``codebase_config`` of mmocr, without mmocr."""
+    from enginebay_mmocr.library import MMOCR
     from enginebay_mmocr.source import ReaderOptions
 
     return {"mmocr": partial(MMOCR.read_options, kind=ReaderOptions)}
@@ -33,4 +33,6 @@ def codebase_checks() -> Mapping[str, Callable[[ModelRequest], object]]:
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
     """Return the rewriters; an empty set if this process has built no recogniser."""
+    from enginebay_mmocr.library import MMOCR
+
     return MMOCR.rewriters("recogniser")
