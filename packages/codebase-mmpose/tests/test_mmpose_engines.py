@@ -42,6 +42,8 @@ def test_a_config_of_mmdeploy_deploys_an_estimator(
     assert len({(point.x, point.y) for point in points}) > 1
 
 
+# Of random weights, some boxes have nearly the same score: their order is not the engine's fault.
+@pytest.mark.filterwarnings("ignore:.*rounding alone decides:enginebay.VerdictWarning")
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("name", PEOPLE)
 def test_a_config_of_mmdeploy_deploys_a_model_for_several_people(
