@@ -63,12 +63,13 @@ DEFAULT, FULL = ["default", "full"], ["full"]
 CODEBASES = ("mmpretrain", "mmdet", "mmseg", "mmpose", "mmocr")
 #: Gigabytes that the environments of the default run take.
 DISK = 8
+#: For the wheels that pip builds; it refuses them where it builds without an environment.
+BUILD_PINS = {"PIP_BUILD_CONSTRAINT": str(ROOT / "build-constraints.txt")}
 #: Our wheels, which `base` builds.
 WHEELS = ROOT / "build" / "wheels"
 # Python compiles a module at its first import, pip all of them: a minute, and most are never used.
 os.environ["PIP_COMPILE"] = "0"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ["PIP_BUILD_CONSTRAINT"] = str(ROOT / "build-constraints.txt")
 
 
 def install(
@@ -99,9 +100,11 @@ def install(
         session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     pins = ("-c", str(ROOT / "constraints.txt")) if pinned else ()
     if names:
-        session.install(*pins, *names.values())
+        session.install(*pins, *names.values(), env=BUILD_PINS)
     if alone:
-        session.install(*pins, "--no-deps", *(wheels.get(name, name) for name in alone))
+        session.install(
+            *pins, "--no-deps", *(wheels.get(name, name) for name in alone), env=BUILD_PINS
+        )
 
 
 def python(session: nox.Session, *arguments: str, **env: str) -> None:
