@@ -47,12 +47,15 @@ SMALL: dict[str, dict[str, Any]] = {
         "head": {"in_channels": 80},
     },
 }
+# Of random weights, some boxes are below the threshold, and some overlap.
+_TEST = {"score_thr": 0.5, "nms_thr": 0.3}
 #: Of these, a model finds several people in an image of 128×128.
-PEOPLE = {
+PEOPLE: dict[str, dict[str, Any]] = {
     "rtmo-s_8xb32-600e_coco-640x640": {
-        "head": {"dcc_cfg": {"feat_channels": 32, "num_bins": (24, 32)}}
+        "head": {"dcc_cfg": {"feat_channels": 32, "num_bins": (24, 32)}},
+        "test_cfg": _TEST,
     },
-    "yoloxpose_tiny_4xb64-300e_coco-416": {},
+    "yoloxpose_tiny_4xb64-300e_coco-416": {"test_cfg": _TEST},
 }
 
 

@@ -49,9 +49,12 @@ def test_a_config_of_mmdeploy_deploys_an_estimator(
 def test_a_config_of_mmdeploy_deploys_a_model_for_several_people(
     build: Callable[..., Any], config: Callable[..., Path], tmp_path: Path, name: str, backend: str
 ) -> None:
-    model, image, task = build(name, post_processing={"keep_top_k": 10})
+    model, image, task = build(name, post_processing={"keep_top_k": 70})
     path = config(backend, "dets", "keypoints", dynamic=True)
-    deployment = eb.deploy((model, image, task), config=path, work_dir=tmp_path / "out")
+    verify = eb.VerifyOptions(rtol=0.001)  # random weights round more than trained ones
+    deployment = eb.deploy(
+        (model, image, task), config=path, work_dir=tmp_path / "out", verify=verify
+    )
     assert deployment.verdict == "verified"
     images = np.random.default_rng(0).standard_normal((3, 3, 128, 128), np.float32)
     with eb.load(tmp_path / "out") as wrapper, torch.no_grad():

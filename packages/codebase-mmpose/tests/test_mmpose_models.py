@@ -99,10 +99,9 @@ def test_a_config_of_your_own_names_its_points(build: Callable[..., Any], tmp_pa
 @pytest.mark.parametrize("name", PEOPLE)
 def test_the_people_are_those_that_mmpose_finds(build: Callable[..., Any], name: str) -> None:
     """mmpose finds them image by image, and returns as many rows as there are people."""
-    # Of 336 or 80 boxes, some are below the threshold, and some overlap.
-    arguments = {**PEOPLE[name], "test_cfg": {"score_thr": 0.5, "nms_thr": 0.3}}
+    # The threshold of the model's config comes first. There are 336 or 80 boxes.
     section = {"keep_top_k": 400, "score_threshold": 0.9}
-    model, image, _ = build(name, arguments=arguments, post_processing=section)
+    model, image, _ = build(name, post_processing=section)
     images = torch.cat([image, torch.randn_like(image)])
     head = model.network.head
     samples = [PoseDataSample(metainfo={"input_size": (128, 128)}) for _ in images]
