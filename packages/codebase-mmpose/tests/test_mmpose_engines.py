@@ -56,6 +56,8 @@ def test_a_config_of_mmdeploy_deploys_a_model_for_several_people(
         (model, image, task), config=path, work_dir=tmp_path / "out", verify=verify
     )
     assert deployment.verdict == "verified"
+    sizes = [output.dims for output in deployment.artifact.manifest.outputs]
+    assert sizes == [("batch", 70, 5), ("batch", 70, 17, 3)]  # only the batch has a name
     images = np.random.default_rng(0).standard_normal((3, 3, 128, 128), np.float32)
     with eb.load(tmp_path / "out") as wrapper, torch.no_grad():
         found = wrapper({"input": images})
@@ -64,6 +66,15 @@ def test_a_config_of_mmdeploy_deploys_a_model_for_several_people(
     for output in ("dets", "keypoints"):
         np.testing.assert_allclose(found[output], wanted[output].numpy(), rtol=1e-3, atol=1e-2)
     assert {person.name for person in people} <= {"person"}
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name.startswith(("rtm", "simcc"))])
+def test_only_the_batch_of_scores_has_a_name(
+    build: Callable[..., Any], config: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    path = config("onnxruntime", "simcc_x", "simcc_y", dynamic=True)
+    manifest = eb.deploy(build(name), config=path, work_dir=tmp_path / "out").artifact.manifest
+    assert [output.dims for output in manifest.outputs] == [("batch", 17, 384), ("batch", 17, 512)]
 
 
 def test_heatmaps_are_deployed_on_ncnn(

@@ -35,9 +35,18 @@ class Estimator(nn.Module):
             position, ``N×K×bins float32``. Of other heads ``output``: heatmaps, ``N×K×h×w``, or
             coordinates, ``N×K×2``.
         """
-        found: Any = self.network.head(self.network.extract_feat(input))
+        head: Any = self.network.head
+        found: Any = head(self.network.extract_feat(input))
         if isinstance(found, tuple):
-            return dict(zip(("simcc_x", "simcc_y"), found, strict=True))
+            # Exporters do not infer these sizes: without them, a graph names the number of points
+            # like a dynamic size.
+            width, height = (int(size * head.simcc_split_ratio) for size in head.input_size)
+            across, along = found
+            shape = (input.shape[0], head.out_channels)
+            return {
+                "simcc_x": across.reshape(*shape, width),
+                "simcc_y": along.reshape(*shape, height),
+            }
         # A head with several stages returns the heatmaps of each.
         return {"output": found[-1] if isinstance(found, list) else found}
 
@@ -105,10 +114,12 @@ class PeopleFinder(nn.Module):
         dets = torch.cat([boxes, best[..., None]], 2) * people
         found = torch.cat([points, seen[..., None]], 3) * people[..., None]
         missing = self.rows - rows
-        return {
-            "dets": nn.functional.pad(dets, (0, 0, 0, missing)),
-            "keypoints": nn.functional.pad(found, (0, 0, 0, 0, 0, missing)),
-        }
+        dets = nn.functional.pad(dets, (0, 0, 0, missing))
+        found = nn.functional.pad(found, (0, 0, 0, 0, 0, missing))
+        # Exporters do not infer these sizes: without them, a graph names each like a dynamic size.
+        shape = (input.shape[0], self.rows)
+        points = found.reshape(*shape, head.num_keypoints, 3)
+        return {"dets": dets.reshape(*shape, 5), "keypoints": points}
 
     def _decode(self, vectors: Tensor, boxes: Tensor, grid: Tensor) -> Tensor:
         """Return the points of boxes, ``N×rows×K×2``, as of RTMO's head."""
