@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 
 import enginebay
 from enginebay.authors.files import lock_file, replacement
-from enginebay.files import digest_file, lock_folder
+from enginebay.files import lock_folder
 
 HOLD = (
     "import sys, time; from pathlib import Path; from enginebay import files\n"
@@ -93,20 +92,3 @@ def test_locks_are_taken_in_one_file() -> None:
     source = Path(enginebay.__file__).parent
     users = [file.name for file in source.rglob("*.py") if "flock(" in file.read_text()]
     assert users == ["files.py"]
-
-
-def test_a_digest_is_computed_once_until_the_file_changes(tmp_path: Path) -> None:
-    file, link = tmp_path / "weights", tmp_path / "link"
-    file.write_bytes(b"first")
-    assert digest_file(file) == hashlib.sha256(b"first").hexdigest()
-    file.write_bytes(b"other")  # the same size, and on some disks the same time
-    assert digest_file(file) == hashlib.sha256(b"other").hexdigest()
-    os.utime(file, (1, 1))
-    assert digest_file(file) == hashlib.sha256(b"other").hexdigest()
-    link.hardlink_to(file)
-    link.write_bytes(b"third")
-    assert digest_file(file) == hashlib.sha256(b"third").hexdigest() == digest_file(link)
-    os.utime(file, (1, 1))  # as it was, so that it is not read again
-    assert digest_file(link) == hashlib.sha256(b"other").hexdigest()
-    with pytest.raises(FileNotFoundError):
-        digest_file(tmp_path / "absent")

@@ -1,4 +1,4 @@
-"""Files that several processes share: atomic replacement, locks and digests.
+"""Files that several processes share: atomic replacement, and locks.
 
 A replaced file has its old or its new content at any moment, also after a crash or on a full disk.
 A lock is held by one process at a time, and the operating system releases the locks of a killed
@@ -7,9 +7,7 @@ process. Some network file systems have no locks: there, the block runs without 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
@@ -18,34 +16,6 @@ from enginebay.errors import disk_error, disk_failure
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-#: The age in nanoseconds from which a file's time of change tells a later change from this one: the
-#: clocks of file systems tick at most every 10 ms.
-_SETTLED_NS = 100_000_000
-
-#: Identity, size and time of change of files → their digests.
-_digests: dict[tuple[int, ...], str] = {}
-
-
-def digest_file(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal; a file is read once until it changes.
-
-    A name that is linked to the same file is not read again.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-        key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-        if key not in _digests:
-            is_settled = time.time_ns() - found.st_mtime_ns > _SETTLED_NS
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if not is_settled:
-                return digest
-            _digests[key] = digest
-    return _digests[key]
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from enginebay.files import digest_file
 from enginebay.plugins import cache_folder
 
 if TYPE_CHECKING:
@@ -119,7 +118,8 @@ def _digest(path: Path) -> str:
     if not path.is_file():  # a pipe would wait for its writer
         return ""
     try:
-        return digest_file(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
 

@@ -11,7 +11,6 @@ from zipfile import is_zipfile
 
 from enginebay import torch_private
 from enginebay.errors import ModelSourceError
-from enginebay.files import digest_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -122,7 +121,9 @@ def describe_weights(path: str) -> str:
     """
     origin, prefix = _PREFIXED.get()
     removed = f", without the prefix '{prefix}' of its names" if prefix and origin == path else ""
-    return f"{Path(path).absolute()}, sha256 {digest_file(Path(path))}{removed}"
+    with Path(path).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{Path(path).absolute()}, sha256 {digest}{removed}"
 
 
 def digest_weights(model: nn.Module) -> str:
