@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import nn
 
 import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class TwoClasses(nn.Module):
@@ -23,11 +28,11 @@ class TwoClasses(nn.Module):
         return self.scores(self.features(x).relu()).argmax(1, keepdim=True)
 
 
-def test_a_segmenter_with_near_ties_is_converted(deploy) -> None:
-    deployed = deploy(
-        TwoClasses(1e-4).eval(),
-        torch.randn(1, 3, 96, 96),
-        export={"ir": "torchscript", "output_names": ("classes",)},
-        verify=eb.VerifyOptions(compare={"classes": "class-map"}),
-    )
-    assert deployed.verdict == "verified"
+def test_a_segmenter_with_near_ties_is_converted(tmp_path: Path) -> None:
+    model, images = TwoClasses(1e-4).eval(), torch.randn(1, 3, 96, 96)
+    options = {"output_names": ("classes",)}
+    ir = eb.export(model, images, path=tmp_path / "net.pt", backend="ncnn", options=options)
+    artifact = eb.convert(ir, backend="ncnn", work_dir=tmp_path / "out")
+    with eb.load(artifact) as wrapper:
+        (found,) = wrapper({spec.name: images.numpy() for spec in wrapper.inputs}).values()
+    assert (found != model(images).numpy()).mean() < 1e-3

@@ -51,7 +51,7 @@ def test_a_parameter_that_is_built_in_is_refused(artifact: Path) -> None:
         eb.load(artifact, params={"gain": 3.0, "file_name": "other"})
     message = re.sub(r"'.*net'", "'net'", caught.value.args[0])
     assert message == "file_name is built into 'net': a load can change device, gain"
-    assert caught.value.hint == "deploy the model again with another --file-name"
+    assert caught.value.hint == "deploy the model again with another file_name"
 
 
 @pytest.mark.parametrize(

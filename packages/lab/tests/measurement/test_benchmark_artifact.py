@@ -302,7 +302,7 @@ def test_run_time_parameters_stand_in_the_rows() -> None:
     assert row.params == {"gain": 2.0}
     assert not row.failure
     measured = measure("good", "open", params={"gain": 2.0})
-    assert "'open': loaded with gain=2.0" in " ".join(str(measured).split())
+    assert "'open', batch 2: loaded with gain=2.0" in " ".join(str(measured).split())
     assert measured.to_dict()["rows"][0]["params"] == {"gain": 2.0}
 
 

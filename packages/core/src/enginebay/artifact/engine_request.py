@@ -176,7 +176,7 @@ def _change_params(opened: Artifact, params: Mapping[str, object]) -> dict[str, 
     for name in [name for name in params if name not in allowed]:
         raise ParamsError(
             f"{name} is built into '{opened.path}': a load can change {', '.join(allowed)}",
-            hint=f"deploy the model again with another --{name.replace('_', '-')}",
+            hint=f"deploy the model again with another {name}",
         )
     return changed.to_mapping()
 
