@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.data import DataSet
-from enginebay.environment import require
 from enginebay.errors import (
     InputError,
     MissingDependencyError,
@@ -84,7 +85,6 @@ def import_torch(settings: Settings, model: object, args: object, steps: Steps) 
     Raises:
         ModelSourceError: The model's name is wrong, as far as that is visible without torch.
         InputError: The name is that of a module's class, and there are no inputs.
-        MissingDependencyError: torch is not installed.
     """
     name = model if isinstance(model, str) else ""
     if "torch" in sys.modules or not (":" in name or settings.verify.reference is not None):
@@ -95,8 +95,9 @@ def import_torch(settings: Settings, model: object, args: object, steps: Steps) 
         shapes = params.input_shapes or params.min_shapes or params.max_shapes
         given = args is not None or settings.data is not None or bool(shapes)
         check_source(name, Path(), has_inputs=given)
-    with steps("import torch"):
-        require("torch")
+    # Without torch, the import of the model says what needs it.
+    with steps("import torch"), suppress(ImportError, OSError):
+        import_module("torch")
 
 
 def prepare_model(
