@@ -54,13 +54,20 @@ def test_each_package_of_the_repository_has_its_folder() -> None:
 
 
 def test_each_package_that_needs_another_is_known() -> None:
-    needs = {}
+    """A package names one of those that it needs, and this one names the next."""
+    known = installation.read_known()["needs"]
+    found = {}
     for file in ROOT.glob("packages/*/pyproject.toml"):
         project = tomllib.loads(file.read_text("utf-8"))["project"]
         names = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}  # type: ignore[index]  # each begins with a name
         if others := {name for name in names if name.startswith("enginebay-")}:
-            (needs[project["name"]],) = others
-    assert installation.read_known()["needs"] == needs
+            found[project["name"]] = others
+    assert {*known} == {*found}
+    for name, others in found.items():
+        chain = [known[name]]
+        while chain[-1] in known:
+            chain.append(known[chain[-1]])
+        assert {*chain} == others, name
 
 
 def test_extras_that_a_module_names_exist() -> None:
