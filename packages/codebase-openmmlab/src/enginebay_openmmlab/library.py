@@ -51,10 +51,9 @@ class Library:
         ...     noun="classifier",
         ...     example="model = dict(type='Classifier', backbone=…)",
         ... )
-        >>> library.load()
-        Traceback (most recent call last):
-        enginebay.errors.MissingDependencyError: a model 'mmzoo:NAME' requires mmzoo, which is not installed
-    """  # noqa: E501  # the message is one line
+        >>> library.expected
+        "expected a classifier of mmzoo: model = dict(type='Classifier', backbone=…)"
+    """
 
     name: str
     fork: str
