@@ -45,8 +45,8 @@ def _arguments(name: str, extras: str, origin: dict[str, Any]) -> list[str]:
     if not origin:
         return []
     folder, url = read_known()["folders"][name], str(origin["url"])
-    needs = [read_known()["needs"][name]] if name in read_known()["needs"] else []
-    before = [argument for need in needs for argument in _arguments(need, "", origin)]
+    need = read_known()["needs"].get(name)
+    before = _arguments(need, "", origin) if need else []
     local = unquote(urlsplit(url).path) if url.startswith("file:") else ""
     if "dir_info" in origin:  # packages/core of a clone
         editable = ["-e"] if origin["dir_info"].get("editable") else []

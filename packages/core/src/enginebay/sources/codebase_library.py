@@ -28,12 +28,12 @@ def wrap_import_errors(library: str, package: str, distribution: str = "") -> It
         >>> with wrap_import_errors("json", "enginebay-models"):
         ...     import json
     """
-    from importlib.metadata import packages_distributions, version
-
-    command = install_command(package)
     try:
         yield
     except Exception as err:  # libraries check each other's versions; torchvision raises too
+        from importlib.metadata import packages_distributions, version
+
+        command = install_command(package)
         if isinstance(err, ModuleNotFoundError) and err.name == library:
             raise MissingDependencyError(
                 f"a model '{library}:NAME' requires {library}, which is not installed", hint=command
