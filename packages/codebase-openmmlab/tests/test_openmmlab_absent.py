@@ -10,8 +10,9 @@ import pytest
 import enginebay as eb
 from enginebay.authors.sources import Options
 from enginebay.environment import install_command
+from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
-from enginebay_openmmlab import Library, read_normalisation
+from enginebay_openmmlab import Library, read_normalisation, wrap_size_errors
 
 from .conftest import ZOO
 
@@ -113,3 +114,21 @@ def test_the_normalisation_is_read_from_the_preprocessor(settings: Any, wanted: 
     found = read_normalisation({"model": {"data_preprocessor": settings}})
     assert found == dict(zip(("channels", "mean", "std"), wanted, strict=True), scale=1.0)
     assert read_normalisation({"model": {}})["channels"] == "BGR"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            RuntimeError("Given 4\nchannels"),
+            "'net' is not for images of 3x8x9: RuntimeError: Given 4",
+        ),
+        (ModelSourceError("mmcv's operator 'dcn' is missing"), "mmcv's operator 'dcn' is missing"),
+    ],
+)
+def test_only_what_a_size_may_cause_is_told_of_the_size(error: Exception, message: str) -> None:
+    def run() -> None:
+        with wrap_size_errors("net", (3, 8, 9), "--input"):
+            raise error
+
+    assert fault(run)[0] == message

@@ -9,7 +9,7 @@ from enginebay.authors.sources import Options, fixed_seed, image_size, load_weig
 from enginebay.errors import ModelSourceError
 from enginebay_mmpose.library import MMPOSE
 from enginebay_mmpose.task import make_task
-from enginebay_openmmlab import check_post_processing, spread_outputs
+from enginebay_openmmlab import check_post_processing, spread_outputs, wrap_size_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,11 @@ def build_estimator(
             load_weights(network, options.checkpoint)
         # Noise with mean 0 and deviation 1, since the model expects normalised images.
         image = torch.randn(1, *size)
-        try:
+        hint = (
+            "--input sets another size, but some networks and heads are made for one, such as "
+            + "x".join(map(str, read_image_size(config)))
+        )
+        with wrap_size_errors(request.name, size, hint):
             if not options.checkpoint:
                 # As many as a norm of small maps needs: of few, it amplifies what they differ in.
                 count = max(2, 2**18 // (size[1] * size[2]))
@@ -84,14 +88,6 @@ def build_estimator(
                 spread_outputs(model, heads, torch.randn(count, *size))
             with torch.no_grad():
                 points = next(iter(model(image).values())).shape[1]
-        except Exception as err:  # torch repeats no size
-            why = str(err).partition("\n")[0]
-            raise ModelSourceError(
-                f"'{request.name}' is not for images of {'x'.join(map(str, size))}: "
-                f"{type(err).__name__}: {why}",
-                hint="--input sets another size, but some networks and heads are made for one, "
-                f"such as {'x'.join(map(str, read_image_size(config)))}",
-            ) from err
     return model, image, make_task(config, size, form, points), options.weights
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.authors.files import quiet
 from enginebay.authors.sources import Options, fixed_seed, image_size, load_weights, measure_norms
-from enginebay.errors import ModelSourceError
 from enginebay_mmseg.library import MMSEG
 from enginebay_mmseg.task import make_task
+from enginebay_openmmlab import wrap_size_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,17 +95,9 @@ def _spread_classes(model: Segmenter, images: Tensor, name: str) -> None:
     """
     import torch
 
-    try:
+    hint = "--input sets another size, backbone=dict(img_size=…) in arguments the network's"
+    with wrap_size_errors(name, images.shape[1:], hint):
         measure_norms(model, images)
-    except ModelSourceError:  # an operator that this mmcv lacks
-        raise
-    except Exception as err:  # torch repeats no size
-        size = "x".join(map(str, images.shape[1:]))
-        why = str(err).partition("\n")[0]
-        raise ModelSourceError(
-            f"'{name}' is not for images of {size}: {type(err).__name__}: {why}",
-            hint="--input sets another size, backbone=dict(img_size=…) in arguments the network's",
-        ) from err
     layer = getattr(model.head, "conv_seg", None)
     with torch.no_grad():
         scores = model.compute_scores(images)
