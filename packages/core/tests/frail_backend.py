@@ -1,4 +1,4 @@
-"""A backend whose engine does not survive NaN."""
+"""A backend whose engine does not survive NaN, and cuts the integers of one input to 32 bits."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Frail(LoopbackWrapper):
             if "raises" in feed:
                 raise InferenceError("no NaN here")
             os._exit(7)
+        if "narrow" in feed:
+            feed = {"narrow": feed["narrow"].astype("int32").astype("int64")}
         return super().execute(feed)
 
 
@@ -30,4 +32,6 @@ def build_wrapper(request):
 
 @eb.hookimpl
 def backend_info():
-    return eb.BackendInfo(name="frail", irs=("onnx",), params=LoopbackParams)
+    return eb.BackendInfo(
+        name="frail", irs=("onnx",), params=LoopbackParams, dtypes=("float32", "int64", "bool")
+    )

@@ -199,7 +199,7 @@ def test_numeric_integers_are_probed_with_the_opposite_sign():
 @pytest.mark.parametrize("shape", [(), (1,), (3, 4), (64, 64)])
 def test_non_finite_inputs_have_nan_in_every_float(shape):
     x, ids = np.ones(shape, np.float16), np.array([1, 2])
-    drawn = ProbeGenerator({"x": x, "ids": ids}, ProbeSettings()).draw_non_finite()
+    drawn = ProbeGenerator({"x": x, "ids": ids}, ProbeSettings()).draw_non_finite({"ids"})
     assert drawn is not None
     assert 1 <= np.isnan(drawn["x"]).sum() <= 1 + x.size / 16
     assert not np.isnan(x).any()
@@ -209,6 +209,14 @@ def test_non_finite_inputs_have_nan_in_every_float(shape):
 def test_non_finite_inputs_are_skipped_where_nan_is_not_possible():
     nan = np.where(X > 1, np.float32(np.nan), X)
     for example in ({"ids": np.array([1, 2])}, {"x": nan}, {"x": X[:0]}):
-        assert ProbeGenerator(example, ProbeSettings()).draw_non_finite() is None
+        assert ProbeGenerator(example, ProbeSettings()).draw_non_finite({"ids"}) is None
     for settings in (ProbeSettings(0), ProbeSettings(domain={"x": (0, 1)})):
-        assert ProbeGenerator({"x": X}, settings).draw_non_finite() is None
+        assert ProbeGenerator({"x": X}, settings).draw_non_finite(()) is None
+
+
+def test_extreme_integers_are_drawn_for_numbers_of_64_bits_only():
+    example = {"count": np.array([1, 2]), "ids": np.array([3]), "x": np.int32([4])}
+    drawn = ProbeGenerator(example, ProbeSettings()).draw_non_finite({"ids"})
+    assert drawn is not None
+    assert drawn["count"].min() >= 2**31
+    assert (drawn["ids"] is example["ids"], drawn["x"] is example["x"]) == (True, True)

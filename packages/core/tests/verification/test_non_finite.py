@@ -120,5 +120,56 @@ def test_engines_that_fail_on_nan_are_verified_with_a_warning(name: str, tmp_pat
     )
     assert deployment.verdict == "verified"
     assert deployment.verification.non_finite == (
-        "the engine raises an error or crashes on inputs with NaN and infinity"
+        "the engine raises an error or crashes on inputs with NaN or infinity"
     )
+
+
+def count(function: Callable[..., Any], folder: Path, name: str = "narrow") -> eb.Deployment:
+    return eb.deploy(
+        Model(function),
+        (torch.arange(6).reshape(2, 3),),
+        backend="frail",
+        work_dir=folder / "out",
+        export=eb.ExportOptions(input_names=[name]),
+    )
+
+
+@pytest.mark.usefixtures("frail")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + 1,
+        lambda x: x // 2,
+        lambda x: torch.cat([x.clamp(min=3), x], 1).reshape(-1)[1:],
+        lambda x: torch.stack([x, (x > 2**31 - 1) * 1]),
+    ],
+)
+def test_integers_that_an_engine_cuts_to_32_bits_are_reported(
+    function: Any, tmp_path: Path
+) -> None:
+    deployment = count(function, tmp_path)
+    assert deployment.verdict == "verified"
+    text = deployment.verification.non_finite
+    assert text.startswith("on inputs with integers beyond 2³¹ the engine differs from the model:")
+    assert eb.verify(deployment.artifact).non_finite == text
+
+
+@pytest.mark.usefixtures("frail")
+def test_an_engine_of_64_bits_agrees_on_large_integers(tmp_path: Path) -> None:
+    assert not count(lambda x: x * 3 - 1, tmp_path, "x").verification.non_finite
+
+
+@pytest.mark.usefixtures("frail")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.arange(9)[x] + 1,
+        lambda x: nn.functional.one_hot(x + 1, 9),  # its size follows from the largest in PyTorch
+        lambda x: x.float() / 3,
+        lambda x: x.cumsum(0),
+    ],
+)
+def test_no_large_integer_is_given_where_one_is_more_than_a_number(
+    function: Any, tmp_path: Path
+) -> None:
+    assert not count(function, tmp_path).verification.non_finite

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 #: The lower and the upper bound of an input's values, by input name.
 Domain = dict[str, tuple[float, float]]
 
-#: The label of the probe with NaN and infinity. An engine may differ on it: it never fails the
-#: verdict.
-NON_FINITE = "NaN and infinity"
+#: The label of the probe with NaN, infinity and integers beyond 2³¹. An engine may differ on it: it
+#: never fails the verdict.
+NON_FINITE = "extreme values"
 
 #: The row of a probe input that only resembles the example.
 _NO_LEVELS: Mapping[str, Level] = MappingProxyType({})
@@ -303,16 +303,22 @@ class ProbeGenerator:
             inputs = {name: self._values.draw_large_integers(name) for name in self._example}
             yield self.make_probe("large integers", inputs)
 
-    def draw_non_finite(self) -> Arrays | None:
-        """Return the example with NaN and infinity among the values of each float input.
+    def draw_non_finite(self, positions: Collection[str]) -> Arrays | None:
+        """Return the example with NaN and infinity in each float input, and integers beyond 2³¹.
 
-        Inputs whose values the caller limits by ``domain`` stay unchanged. Return None if no float
-        input remains, if the example itself contains NaN, or if no probe inputs are requested.
+        Inputs whose values the caller limits by ``domain`` stay unchanged. Return None if no input
+        remains, if the example itself contains NaN, or if no probe inputs are requested.
+
+        Args:
+            positions: Names of integer inputs that stay unchanged: sizes and indices beyond 2³¹
+                would take that much memory.
         """
         arrays = {
             name: array.copy()
             for name, array in self._example.items()
-            if is_float(array) and array.size and name not in self._settings.domain
+            if (is_float(array) or (array.dtype == np.int64 and name not in positions))
+            and array.size
+            and name not in self._settings.domain
         }
         has_nan = any(is_float(x) and np.isnan(x).any() for x in self._example.values())
         if not arrays or not self._settings.count or has_nan:
@@ -320,7 +326,8 @@ class ProbeGenerator:
         for array in arrays.values():
             # At least three positions, for NaN and both infinities.
             indices = self._values.random.permutation(array.size)[: 3 + array.size // 16]
-            array.reshape(-1)[indices] = np.resize([np.nan, np.inf, -np.inf], indices.size)
+            extremes = [np.nan, np.inf, -np.inf] if is_float(array) else [2**31, 2**32 + 5]
+            array.reshape(-1)[indices] = np.resize(extremes, indices.size)
         return {**self._example, **arrays}
 
     def draw_similar(self) -> Probe:

@@ -119,8 +119,14 @@ class Recorder(SampleCollection):
         elif probe.required:
             self._record_tiled(probe, None)
 
+    @property
+    def positions(self) -> set[str]:
+        """Names of inputs that some run has not only computed with in 64-bit integers."""
+        runs = (run for runs in self.observed.values() for run in runs)
+        return {name for run in runs for name in run.positions}
+
     def record_non_finite(self, inputs: Arrays, state: ModelState | None = None) -> None:
-        """Record the outputs for inputs with NaN and infinity, which stay in no state of the model.
+        """Record the outputs for extreme inputs, of which nothing stays in the model's state.
 
         Nothing is recorded if the model raises an error, or if Python code has read tensor values.
         """

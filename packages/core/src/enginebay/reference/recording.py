@@ -114,7 +114,7 @@ def record_reference(
         search_decisions(recorder, generator)
         record_larger_sizes(recorder, generator)
         recorder.note_untried(model.examples)
-        if not comparators and (arrays := generator.draw_non_finite()):
+        if not comparators and (arrays := generator.draw_non_finite(recorder.positions)):
             recorder.record_non_finite(arrays, state)
     check_comparators(comparators, recorder.samples[1:])
     recorder.note_state(state)

@@ -61,6 +61,9 @@ _TIES = (-0.5, 0.5, 1.5)
 #: So many constants or fewer are special values; more are a table.
 _MAX_SPECIAL = 64
 
+#: Operators that compute with integers or move them, beside views and those with a tag of torch.
+_MOVING = frozenset(("_to_copy", "copy", "cat", "stack", "floor_divide"))
+
 #: Operators whose result says nothing about the range of its input: the sum of a mask may be an
 #: index, and the mask is none.
 _REDUCING = frozenset(
@@ -88,6 +91,8 @@ class Observation:
         random: True if the forward draws random numbers.
         half_precision: The first operator that computes in half precision.
         packed: The line of the model that packs padded rows into a nested tensor.
+        positions: Names of inputs that are not only computed with in 64-bit integers: a size, an
+            index or a float may follow from them.
         largest: Size in bytes of the largest tensor that depends on the inputs.
         decisions: Key of a decision (its place, operator and call) → which sides were taken.
     """
@@ -101,6 +106,7 @@ class Observation:
     random: bool = False
     half_precision: HalfPrecision | None = None
     packed: str = ""
+    positions: set[str] = field(default_factory=set)
     largest: int = 0
     decisions: dict[str, TakenSides] = field(default_factory=dict)
 
@@ -172,6 +178,10 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
             if not is_view:
                 self._sources.note_made(leaves)
             return result
+        if not (is_view or name in _MOVING or torch.Tag.pointwise in tags) or any(
+            getattr(leaf, "dtype", None) not in (torch.int64, torch.bool) for leaf in leaves
+        ):
+            self.observation.positions |= sources.all
         if name in _REDUCING:
             sources = sources._replace(elementwise=frozenset())
         self._note_readings(name, tags, args, leaves)

@@ -42,8 +42,8 @@ class Sample(NamedTuple):
             accept.
             ``item``: an item of a data set.
             ``probe``: generated inputs, similar to the example.
-            ``non_finite``: the example with NaN and infinity, for which an artifact's outputs may
-            differ from the model's.
+            ``non_finite``: the example with NaN, infinity and integers beyond 2³¹, for which an
+            artifact's outputs may differ from the model's.
     """
 
     inputs: dict[str, NumpyArray]

@@ -171,7 +171,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             if the engine itself cannot run on this machine; else None.
         fallbacks: A sentence for each requested setting that the engine did not use, from its
             receipt.
-        non_finite: How the engine differs from the model on NaN and infinity; empty if it agrees.
+        non_finite: How engine and model differ on NaN, infinity and integers beyond 2³¹, or empty.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()

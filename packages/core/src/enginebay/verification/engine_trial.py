@@ -73,7 +73,7 @@ def run_trial(
         try:
             receipt = run_child(non_finite=True)
         except ChildCrashedError:
-            # NaN and infinity may have caused the crash, which must not fail the engine.
+            # Extreme values may have caused the crash, which must not fail the engine.
             if not any(sample.kind == "non_finite" for sample in samples):
                 raise
             receipt = run_child(non_finite=False)
@@ -91,7 +91,7 @@ def run_in_child(
 ) -> Receipt:
     """Run the engine on recorded samples and save the outputs; called in a child process.
 
-    For a sample with NaN and infinity, no outputs are saved if ``non_finite`` is False or the
+    For a sample of extreme values, no outputs are saved if ``non_finite`` is False or the
     engine raises.
     """
     start = time.monotonic()

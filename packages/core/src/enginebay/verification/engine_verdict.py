@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError
+from enginebay.tensors import is_float
 from enginebay.verdict import Verification
 from enginebay.verification.engine_trial import run_trial
 from enginebay.verification.evidence import Evidence
@@ -15,11 +17,12 @@ from enginebay.verification.simulation import build_simulated_verdict, build_uns
 from enginebay.verification.verdict_rules import decide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from enginebay.artifact import LoadRequest
     from enginebay.comparators import Comparator
     from enginebay.inference import Receipt
+    from enginebay.tensors import NumpyArray
     from enginebay.verification.recorded_reference import RecordedReference
 
 
@@ -141,15 +144,16 @@ def build_verdict(
 
 
 def describe_non_finite(evidence: Evidence) -> str:
-    """Describe how engine and model differ on inputs with NaN and infinity; "" if they agree."""
+    """Describe how engine and model differ on extreme inputs; "" if they agree."""
     for label, name in evidence.undefined:
         return (
             f"the model returns NaN on the probe '{label}', where the engine returns numbers: "
             f'"{name}"'
         )
     for sample, found in evidence.non_finite_runs:
+        extremes = _name_extremes(sample.inputs.values())
         if not found:
-            return "the engine raises an error or crashes on inputs with NaN and infinity"
+            return f"the engine raises an error or crashes on inputs with {extremes}"
         outputs = compare_sample(sample.outputs, found, evidence.options).outputs
         worst = max(outputs, key=lambda output: output.badness)
         if not worst.passed:
@@ -157,7 +161,20 @@ def describe_non_finite(evidence: Evidence) -> str:
             if worst.worst_index is not None:
                 detail = f"expected {worst.worst_expected}, found {worst.worst_found}"
             return (
-                "on inputs with NaN or infinity the engine differs from the model: "
+                f"on inputs with {extremes} the engine differs from the model: "
                 f'"{worst.name}": {detail}'
             )
     return ""
+
+
+def _name_extremes(arrays: Collection[NumpyArray]) -> str:
+    is_large = any(array.dtype == np.int64 and array.max(initial=0) >= 2**31 for array in arrays)
+    is_finite = all(np.isfinite(array).all() for array in arrays if is_float(array))
+    floats, integers = "NaN or infinity", "integers beyond 2³¹"
+    return (
+        f"{floats}, or {integers}"
+        if is_large and not is_finite
+        else integers
+        if is_large
+        else floats
+    )

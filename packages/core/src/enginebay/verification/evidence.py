@@ -61,7 +61,7 @@ class Evidence:
     def runs(self) -> list[tuple[str, Sample, Mapping[str, NumpyArray]]]:
         """The label, the sample and the engine's outputs of each run that counts.
 
-        Runs on NaN and infinity do not count.
+        Runs on extreme values do not count.
         """
         rows = zip(self.all_labels, self.recorded, self.settled, strict=True)
         return [row for row in rows if row[1].kind != "non_finite"]
@@ -111,7 +111,7 @@ class Evidence:
 
     @property
     def non_finite_runs(self) -> list[tuple[Sample, Mapping[str, NumpyArray]]]:
-        """The runs on NaN and infinity; the engine has no outputs in a run that it failed."""
+        """The runs on extreme values; the engine has no outputs in a run that it failed."""
         rows = zip(self.recorded, self.found, strict=True)
         return [row for row in rows if row[0].kind == "non_finite"]
 
