@@ -7,6 +7,7 @@ import gc
 import importlib
 import inspect
 import re
+import sys
 from collections import deque
 from functools import cache
 from pathlib import Path
@@ -53,6 +54,12 @@ def test_torch_has_the_names_of(name: str) -> None:
 def test_every_example_has_its_function() -> None:
     examples = {name.removeprefix("example_") for name in globals() if name.startswith("example_")}
     assert examples == {*FUNCTIONS}
+
+
+def example_import_torch() -> None:
+    torch_private.import_torch()
+    assert "torch._dynamo" in sys.modules
+    assert gc.isenabled()
 
 
 class Square(torch.autograd.Function):

@@ -10,6 +10,7 @@ function returns this function for the caller to keep.
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -31,6 +32,22 @@ if TYPE_CHECKING:
     from torch.overrides import TorchFunctionMode
 
 _T = TypeVar("_T")
+
+
+def import_torch() -> None:
+    """Import torch with the compiler, which the first run of a model under a mode imports.
+
+    ``_dynamo``: no public module imports it. The collector of garbage, of which imports leave none,
+    would scan the million objects that they make again and again.
+    """
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        import torch._dynamo  # noqa: F401
+    finally:
+        if is_collecting:
+            gc.enable()
+
 
 # Operators
 

@@ -456,3 +456,24 @@ def test_python_m_enginebay_is_the_same_command(shell: Run) -> None:
     assert shell("nope").err.startswith("error: 'nope' is not a command; available: ")
     assert shell().code == 2
     assert sys.executable
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from enginebay.cli import main; main(['backends'])",
+        "from enginebay.isolation.child import _prepare_process; _prepare_process()",
+    ],
+)
+def test_the_end_of_a_process_leaves_its_objects_to_the_system(code: str) -> None:
+    # Handlers run in the reverse order, so that this one sees what the command's has done.
+    shown = "import atexit, gc; atexit.register(lambda: print('frozen', gc.get_freeze_count() > 0))"
+    ran = subprocess.run(
+        (sys.executable, "-c", f"{shown}; {code}"),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    assert ran.stdout.splitlines()[-1] == "frozen True"

@@ -6,7 +6,9 @@ is never used, since loading it would execute any code from an untrusted child p
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
+import gc
 import importlib
 import inspect
 import logging
@@ -176,6 +178,7 @@ def _prepare_process() -> None:
         text = cast("io.TextIOWrapper", stream)  # true in a fresh Python
         # The parent reads UTF-8, and no print may fail.
         text.reconfigure(encoding="utf-8", errors="backslashreplace")
+    atexit.register(gc.freeze)  # as for a command: Python's end scans all objects several times
     # Raise SystemExit: by default SIGTERM ends Python without running `finally` clauses, which
     # end the processes that the function has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

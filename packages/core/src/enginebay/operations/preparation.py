@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enginebay import torch_private
 from enginebay.data import DataSet
 from enginebay.errors import (
     InputError,
@@ -97,7 +97,7 @@ def import_torch(settings: Settings, model: object, args: object, steps: Steps) 
         check_source(name, Path(), has_inputs=given)
     # Without torch, the import of the model says what needs it.
     with steps("import torch"), suppress(ImportError, OSError):
-        import_module("torch")
+        torch_private.import_torch()
 
 
 def prepare_model(

@@ -68,7 +68,7 @@ def _hear_variable(name: str, frame: FrameType | None) -> None:
 
 @cache
 def _is_local_code(file: str) -> bool:
-    return _is_local(Path(file).absolute())
+    return _is_local(str(Path(file).absolute()), _versioned_folders())
 
 
 @cache
@@ -96,15 +96,17 @@ def digest_files(paths: Iterable[str], *, apart_from: Path) -> dict[str, str]:
         paths: Files, folders with all that is in them, and variables as ``$NAME``.
         apart_from: A folder whose files are left out.
     """
-    found: set[Path] = set()
     names = {*paths}
     variables = {name for name in names if name.startswith("$")}
-    for path in map(Path, map(os.path.normpath, names - variables)):
-        found |= {*path.rglob("*")} if path.is_dir() else {path}
+    others = (*_versioned_folders(), f"{apart_from}/")
+    found: set[str] = set()
+    for path in map(os.path.normpath, names - variables):
+        if _is_local(path, others):
+            found |= {*map(str, Path(path).rglob("*"))} if Path(path).is_dir() else {path}
     return {
-        str(path): digest
+        path: digest
         for path in sorted(found)
-        if not path.is_relative_to(apart_from) and _is_local(path) and (digest := _digest(path))
+        if _is_local(path, others) and (digest := _digest(Path(path)))
     } | {name: _digest_variable(name[1:]) for name in sorted(variables)}
 
 
@@ -132,17 +134,21 @@ def module_files() -> Iterator[str]:
             yield str(Path(file).absolute())
 
 
-def _is_local(path: Path) -> bool:
-    if {"site-packages", "dist-packages", "__pycache__"} & {*path.parts}:
-        return False
-    return not any(path.is_relative_to(folder) for folder in (*_foreign_folders(), *_own_folders()))
+def _is_local(path: str, others: tuple[str, ...]) -> bool:
+    """Return True for a file that is in no folder of packages and in none of ``others``."""
+    packages = {"site-packages", "dist-packages", "__pycache__"}
+    return not path.startswith(others) and packages.isdisjoint(path.split("/"))
 
 
-def _own_folders() -> Iterator[str]:
-    """Yield the folders of Enginebay's packages, which have versions, also in a clone."""
-    for name, module in [*sys.modules.items()]:
-        if name.startswith("enginebay") and "." not in name:
-            yield from getattr(module, "__path__", ())  # a user's file has none
+def _versioned_folders() -> tuple[str, ...]:
+    """Return the foreign folders, and those of Enginebay's packages, also in a clone."""
+    own = (
+        folder
+        for name, module in [*sys.modules.items()]
+        if name.startswith("enginebay") and "." not in name
+        for folder in getattr(module, "__path__", ())  # a user's file has none
+    )
+    return tuple(f"{folder}/" for folder in (*_foreign_folders(), *own))
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from functools import cache
 from importlib import import_module
 from inspect import isfunction
 from typing import TYPE_CHECKING, get_args
@@ -116,6 +117,7 @@ def _check_command(module: ModuleType) -> None:
         )
 
 
+@cache
 def _known_hooks() -> list[str]:
     return sorted(name for name in vars(new_manager().hook) if not name.startswith("_"))
 
