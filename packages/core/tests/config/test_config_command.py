@@ -180,6 +180,21 @@ def test_a_codebase_builds_from_its_section_and_the_shape(run, write, folder) ->
         assert (folder / "net.pt").is_file()
 
 
+def test_inputs_of_another_shape_than_the_configs_are_refused(run, write, folder) -> None:
+    write(
+        "zoo.py",
+        "_base_ = 'mine.py'\n"
+        "onnx_config = dict(dynamic_axes=None, input_shape=[6, 4])\n"
+        "codebase_config = dict(type='zoo')",
+    )
+    with temporary_backend("zoo", SIZED, group="enginebay.plugins"):
+        flags = ("--exporter", "torchscript", "--input", "input=1x3x2x2", "--work-dir", "out")
+        code, _, err = run("deploy", "net", "--config", "zoo.py", *flags)
+    # The model is built for the inputs; one for the config's size would fail on them first.
+    text = "input 'input': the example has the shape 1x3x2x2, but 'input_shapes' has 1x3x4x6"
+    assert (code, err.splitlines()[0]) == (2, f"error: {text}")
+
+
 def test_an_unnamed_shape_applies_to_the_example_inputs() -> None:
     import torch
 

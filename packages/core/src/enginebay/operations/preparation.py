@@ -116,7 +116,7 @@ def prepare_model(
     Raises:
         UsageError: The task does not fit the model.
     """
-    shapes = settings.params.input_shapes or shapes_of(args)
+    shapes = shapes_of(args) or settings.params.input_shapes
     source = find_model(model, settings.codebase_config, shapes)
     # An object is the caller's, who may hold its weights elsewhere too.
     if isinstance(model, str) and source.model is not None and source.ir is None:
