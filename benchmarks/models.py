@@ -19,6 +19,14 @@ def add(size: int) -> tuple[nn.Module, Tensor]:
     return Add(), torch.linspace(-1, 1, size)
 
 
+def five_layers() -> tuple[nn.Module, Tensor]:
+    """Return a network so small that its deployment is torch's import and its export."""
+    torch.manual_seed(0)
+    convolutions = (nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2))
+    model = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(32 * 15 * 15, 10))
+    return model, torch.randn(1, 3, 32, 32)
+
+
 class Bottleneck(nn.Module):
     """A residual block: 1×1, 3×3 and 1×1 convolutions, four times as wide at its end."""
 
