@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from tests.faulty_engines import FAULTS, HIDDEN_FAULTS, RIGHT, SOURCE
@@ -12,6 +14,8 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import InferenceError
+from enginebay.tensors import Sample
+from enginebay.verification import other_calls
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -120,3 +124,28 @@ def test_an_engine_that_changes_from_call_to_call_fails_the_verdict(
 ) -> None:
     with pytest.raises(eb.errors.NotVerifiedError):
         deploy(methods)
+
+
+@pytest.mark.usefixtures("loopback")
+@pytest.mark.parametrize(("budget", "calls"), [(0.0, 0), (0.1, 1), (600.0, 2)])
+def test_other_calls_of_a_slow_engine_end(
+    budget: float, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = eb.deploy(
+        nn.Softmax(1), torch.randn(3, 4), backend="loopback", work_dir=tmp_path / "out"
+    )
+    wrapper = eb.load(deployment.artifact)
+    inputs = {"input": np.ones((3, 4), np.float32)}
+    run, made = Sample(inputs, wrapper(inputs)), []
+
+    def execute(feed: dict[str, Any]) -> list[Any]:
+        made.append(feed)
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return [*run.outputs.values()]
+
+    monkeypatch.setattr(wrapper, "execute", execute)
+    monkeypatch.setattr(other_calls, "_SECONDS", budget)
+    other_calls.check_other_calls(wrapper, [run], None)
+    assert len(made) == calls
