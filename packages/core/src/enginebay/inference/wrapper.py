@@ -177,8 +177,8 @@ class Wrapper(ABC):
                     break
                 feed[name] = array
             else:
-                outputs = self.__name_outputs(self.__run_engine(self.execute, feed))
-                return {n: host_tensor(v) for n, v in outputs.items()} if tensors else outputs
+                found = self.__run_engine(self.execute, feed)
+                return self.__name_outputs(found, host_tensor if tensors else None)
         if isinstance(inputs, Mapping) and not more and not named:
             return self.__convert_and_run(inputs)
         positional = () if inputs is None and not more else (inputs, *more)
@@ -244,10 +244,8 @@ class Wrapper(ABC):
         self.__input_check.check(feed, torch=device is not None)
         if self.__watch is not None:
             self.__watch(feed)
-        outputs = self.__name_outputs(self.__run_engine(self.execute, feed))
-        if device is None:
-            return outputs
-        return {name: to_torch(output, device) for name, output in outputs.items()}
+        convert = None if device is None else partial(to_torch, device=device)
+        return self.__name_outputs(self.__run_engine(self.execute, feed), convert)
 
     def __check_usable(self) -> None:
         if self.__closed:
@@ -260,11 +258,12 @@ class Wrapper(ABC):
                 'process by multiprocessing.get_context("spawn")',
             )
 
-    def __name_outputs(self, outputs: Sequence[_A]) -> dict[str, _A]:
+    def __name_outputs(self, outputs: Sequence[Any], convert: Any = None) -> dict[str, Any]:
         # Not any iterable: a dict would yield its keys, and an array its rows.
         is_list = isinstance(outputs, (list, tuple))
         if is_list and len(outputs) == len(self.outputs):
-            return dict(zip(self.output_names, outputs, strict=True))
+            values = map(convert, outputs) if convert else outputs
+            return dict(zip(self.output_names, values, strict=True))
         found = f"{len(outputs)} outputs" if is_list else f"a {type(outputs).__name__}"
         raise InferenceError(
             f"{self.receipt.engine} returned {found}, expected a list of {len(self.outputs)}: "

@@ -130,14 +130,14 @@ def host_tensor(array: NumpyArray) -> Any:
     """Return a torch tensor on the host that shares the array's memory; texts stay an array."""
     import torch
 
-    array = np.asarray(array)
-    if array.dtype == object:
-        return array  # torch has no texts
     try:
         return torch.from_numpy(array)
     except TypeError:
+        array = np.asarray(array)
+        if array.dtype == object:
+            return array  # torch has no texts
         if array.dtype.name != "bfloat16":
-            raise
+            return torch.from_numpy(array)  # a number without dimensions is no array
         # torch does not know ml_dtypes' bfloat16, but its own has the same bits.
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
 
