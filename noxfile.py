@@ -52,7 +52,7 @@ EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "
 TESTS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/backend_support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
-ON_CUDA = ("conformance", "io_binding")  # the tests of ONNX Runtime that a GPU can run
+ON_CUDA = ("conformance", "io_binding", "buffers")  # the tests of ONNX Runtime that a GPU can run
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 #: The backends of the catalogue, by name.
 CATALOGUE = tomllib.loads((ROOT / "docs/evidence/backend-catalogue.toml").read_text("utf-8"))

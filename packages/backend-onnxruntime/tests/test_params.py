@@ -14,7 +14,7 @@ FLAGS = [
     *("--providers", "CUDAExecutionProvider,CPUExecutionProvider"),
     *("--provider-options", "CUDAExecutionProvider.use_tf32=0"),
     *("--provider-options", "CUDAExecutionProvider.gpu_mem_limit=1000"),
-    *("--session-options", "session.set_denormal_as_zero=1"),
+    *("--session-options", "session.set_denormal_as_zero=1", "--cuda-graph", "--reuse-outputs"),
     *("--intra-op-threads", "2", "--inter-op-threads", "3", "--graph-optimization", "basic"),
     *("--optimized-cache", "cache", "--custom-ops", "libops.so,onnxruntime_extensions"),
     *("--profile", "run", "--input-shapes", "x:1x3", "--min-shapes", "x:1x1"),
@@ -42,6 +42,8 @@ def test_every_flag_reaches_its_field(parser):
             "CUDAExecutionProvider.gpu_mem_limit": "1000",
         },
         session_options={"session.set_denormal_as_zero": "1"},
+        cuda_graph=True,
+        reuse_outputs=True,
         intra_op_threads=2,
         inter_op_threads=3,
         graph_optimization="basic",
@@ -81,3 +83,58 @@ def test_an_invalid_value_is_refused(field, value):
 
 def test_the_model_file_is_in_the_work_folder():
     assert OnnxruntimeParams(file_name="net", work_dir="out").get_model_files() == ("out/net.onnx",)
+
+
+OPTION = "CUDAExecutionProvider.enable_cuda_graph"
+NEED = "a CUDA graph also requires fixed addresses of inputs and outputs"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"device": "cuda:1"}, {"providers": ("CUDAExecutionProvider",)}]
+)
+def test_a_cuda_graph_is_for_cuda(fields):
+    params = OnnxruntimeParams(cuda_graph=True, reuse_outputs=True, **fields)
+    assert {"cuda_graph", "reuse_outputs"} <= set(params.run_time_fields)
+    assert params.replace(provider_options={OPTION: "1"}).cuda_graph
+    OnnxruntimeParams(provider_options={OPTION: "0"}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "hint"),
+    [
+        (
+            {"cuda_graph": True},
+            "cuda_graph is for CUDAExecutionProvider, found cpu",
+            "add --device cuda, or leave out --cuda-graph",
+        ),
+        (
+            {"reuse_outputs": True, "device": "auto"},
+            "reuse_outputs is for CUDAExecutionProvider, found auto",
+            "add --device cuda, or leave out --reuse-outputs",
+        ),
+        (
+            {"cuda_graph": True, "device": "cuda", "providers": ("CPUExecutionProvider",)},
+            "cuda_graph is for CUDAExecutionProvider, found providers CPUExecutionProvider",
+            "add --device cuda, or leave out --cuda-graph",
+        ),
+        (
+            {"cuda_graph": True, "device": "cuda", "sizes": {"batch": (1,)}},
+            "cuda_graph and sizes cannot be combined: cuda_graph keeps memory for each size itself",
+            "leave out --sizes, or --cuda-graph",
+        ),
+        (
+            {"device": "cuda", "provider_options": {OPTION: "1"}},
+            f"provider option '{OPTION}=1' contradicts cuda_graph=False: {NEED}",
+            "use --cuda-graph (cuda_graph=True) instead of the option",
+        ),
+        (
+            {"device": "cuda", "cuda_graph": True, "provider_options": {OPTION: "False"}},
+            f"provider option '{OPTION}=False' contradicts cuda_graph=True: {NEED}",
+            "leave out the option, or --cuda-graph",
+        ),
+    ],
+)
+def test_what_cannot_be_a_cuda_graph_is_refused(fields, message, hint):
+    with pytest.raises(ParamsError) as raised:
+        OnnxruntimeParams(**fields)
+    assert (str(raised.value), raised.value.hint) == (message, hint)

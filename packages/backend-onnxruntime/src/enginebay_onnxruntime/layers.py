@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from enginebay.errors import ConversionError
 from enginebay.hooks import TimedLayer
 from enginebay_onnxruntime.session import import_onnxruntime, load_session, make_session_options
@@ -78,7 +80,10 @@ def _run_profiled(
 
     The session also writes its optimised graph to ``optimized``, unless this is None.
     """
-    options = make_session_options(request.load)
+    # The profile has no nodes of a graph that is replayed.
+    params = request.load.params.replace(cuda_graph=False)
+    load = msgspec.structs.replace(request.load, params=params)
+    options = make_session_options(load)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     if optimized is not None:
@@ -88,8 +93,8 @@ def _run_profiled(
             ("external_initializers_min_size_in_bytes", "1024"),
         ):
             options.add_session_config_entry(f"session.optimized_model_{key}", value)
-    session = load_session(model, request.load, options)
-    with wrap_session(session, request.load) as wrapper:
+    session = load_session(model, load, options)
+    with wrap_session(session, load) as wrapper:
         for _ in range(request.runs + 1):
             wrapper(request.inputs)
         return Path(session.end_profiling()).read_bytes()

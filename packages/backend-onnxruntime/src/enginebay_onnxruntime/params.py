@@ -9,6 +9,8 @@ import msgspec
 import enginebay as eb
 from enginebay.errors import ParamsError
 
+#: ONNX Runtime's name of its provider for CUDA.
+CUDA = "CUDAExecutionProvider"
 Threads = Annotated[int, msgspec.Meta(ge=0)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
@@ -41,6 +43,10 @@ class OnnxruntimeParams(eb.BackendParams):
             a provider that takes no open dimensions. The name * stands for all the rest.
         compiled (bool): Compile the model for the provider of a package when converting, so that
             loading skips it. The artifact then loads with the same versions only.
+        cuda_graph (bool): Capture the kernels of a call as a CUDA graph, once for each size, and
+            replay it in later calls. For --device cuda and models that run there as a whole.
+        reuse_outputs (bool): Return tensors on the GPU in the same memory for each call with the
+            same sizes: the next call overwrites them.
         intra_op_threads (int): Threads inside one operator; 0 lets ONNX Runtime choose.
         inter_op_threads (int): Threads across operators; anything but 1 runs branches in parallel,
             0 lets ONNX Runtime choose how many.
@@ -64,6 +70,8 @@ class OnnxruntimeParams(eb.BackendParams):
     session_options: dict[str, str] = {}
     sizes: dict[str, tuple[Size, ...]] = {}
     compiled: bool = False
+    cuda_graph: bool = False
+    reuse_outputs: bool = False
     intra_op_threads: Threads = 0
     inter_op_threads: Threads = 1
     graph_optimization: Literal["disable", "basic", "extended", "all"] = "all"
@@ -77,12 +85,16 @@ class OnnxruntimeParams(eb.BackendParams):
         # That of a package may have other devices, and check-env names what npu and gpu lack.
         if not self.providers and self.device.partition(":")[0] not in ("npu", "gpu"):
             self.check_device()
+        self._check_cuda_graph()
 
     @property
     def run_time_fields(self) -> tuple[str, ...]:
         """The fields that only the session reads; a compiled model contains some of them."""
         threads = ("intra_op_threads", "inter_op_threads", "optimized_cache", "profile")
-        options = ("graph_optimization", "session_options", "provider_options")
+        options = (
+            *("graph_optimization", "session_options", "provider_options"),
+            *("cuda_graph", "reuse_outputs"),
+        )
         return threads if self.compiled else (*threads, *options)
 
     def check_device(self) -> None:
@@ -100,6 +112,34 @@ class OnnxruntimeParams(eb.BackendParams):
             f"unknown device '{self.device}' for ONNX Runtime: expected cpu, cuda, cuda:N or auto",
             hint="use --device cpu, or choose the provider with --providers",
         )
+
+    def _check_cuda_graph(self) -> None:
+        option = f"{CUDA}.enable_cuda_graph"
+        value = self.provider_options.get(option)
+        if value is not None and (value.lower() not in ("0", "false")) != self.cuda_graph:
+            raise ParamsError(
+                f"provider option '{option}={value}' contradicts cuda_graph={self.cuda_graph}: "
+                "a CUDA graph also requires fixed addresses of inputs and outputs",
+                hint="use --cuda-graph (cuda_graph=True) instead of the option"
+                if not self.cuda_graph
+                else "leave out the option, or --cuda-graph",
+            )
+        if not (self.cuda_graph or self.reuse_outputs):
+            return
+        name = "cuda_graph" if self.cuda_graph else "reuse_outputs"
+        flag = f"--{name.replace('_', '-')}"
+        kind = self.device.partition(":")[0]
+        if (self.providers or (CUDA if kind == "cuda" else kind,))[0] != CUDA:
+            found = f"providers {', '.join(self.providers)}" if self.providers else self.device
+            raise ParamsError(
+                f"{name} is for {CUDA}, found {found}",
+                hint=f"add --device cuda, or leave out {flag}",
+            )
+        if self.sizes:
+            raise ParamsError(
+                f"{name} and sizes cannot be combined: {name} keeps memory for each size itself",
+                hint=f"leave out --sizes, or {flag}",
+            )
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:

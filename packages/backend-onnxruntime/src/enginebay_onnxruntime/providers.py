@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError, did_you_mean
+from enginebay_onnxruntime.params import CUDA
 from enginebay_onnxruntime.provider_packages import Provider, find_module, plug_in
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
 CPU = "CPUExecutionProvider"
-CUDA = "CUDAExecutionProvider"
 #: The library of NVIDIA's driver.
 DRIVER = "libcuda.so.1"
 _BY_DEVICE = {"cpu": (CPU,), "cuda": (CUDA, CPU)}
@@ -105,6 +105,8 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
     if CUDA in options:
         # ONNX Runtime's default from Ampere on is TF32, with only 10 mantissa bits.
         options[CUDA]["use_tf32"] = "0"
+        if params.cuda_graph:
+            options[CUDA]["enable_cuda_graph"] = "1"
     _, _, index = params.device.partition(":")
     for name in ON_CUDA:
         if index and name in options:

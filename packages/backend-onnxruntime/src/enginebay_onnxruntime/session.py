@@ -14,9 +14,9 @@ from enginebay.errors import ConversionError, FallbackError, MissingDependencyEr
 from enginebay_onnxruntime import cache
 from enginebay_onnxruntime.custom_ops import locate_libraries, register_libraries
 from enginebay_onnxruntime.optimizers import KEY, find_wrong_optimizers
+from enginebay_onnxruntime.params import CUDA
 from enginebay_onnxruntime.providers import (
     CPU,
-    CUDA,
     available_providers,
     count_nodes,
     demands_packaged,
@@ -29,6 +29,7 @@ from enginebay_onnxruntime.providers import (
     records_assignment,
     resolve_providers,
 )
+from enginebay_onnxruntime.reasons import find_locale, format_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,11 @@ _LEVELS = {
 }
 #: ONNX Runtime's message about an operator that it has for other dtypes only.
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\) node with name '(.*)'")
+#: The hint if a model does not run as a CUDA graph.
+NO_GRAPH = (
+    "leave out --cuda-graph: a graph has no node on the CPU, no branch or loop, and no size that "
+    "depends on values"
+)
 # Of OrtLoggingLevel. The receipt reports the warnings about providers, so only -v shows them.
 _WARNING_SEVERITY, _ERROR_SEVERITY, _FATAL_SEVERITY = 2, 3, 4
 
@@ -215,12 +221,15 @@ def load_session(
                 f"CPU for the rest: {err}",
                 hint="leave out --strict, or request another provider",
             ) from err
+        if request.params.cuda_graph and "graph capture" in str(err):
+            raise ConversionError(
+                f"ONNX Runtime cannot load '{model.name}' for a CUDA graph: {format_reason(err)}",
+                hint=NO_GRAPH,
+            ) from err
         _raise_unloadable(model, err)
 
 
 def _raise_unloadable(model: Path, err: Exception) -> NoReturn:
-    from enginebay_onnxruntime.reasons import find_locale, format_reason
-
     if locale := find_locale(err):
         raise ConversionError(
             f"ONNX Runtime cannot load '{model.name}': StringNormalizer requires the locale "

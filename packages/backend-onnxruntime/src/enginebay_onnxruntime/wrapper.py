@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import enginebay as eb
 from enginebay_onnxruntime.dtypes import ELEMENT_TYPES, read_specs
+from enginebay_onnxruntime.params import CUDA
 from enginebay_onnxruntime.providers import (
     count_nodes,
     describe_fallbacks,
@@ -47,7 +48,8 @@ def wrap_session(
     """Return a wrapper that runs a session; ``cached`` is the text from :func:`create_session`.
 
     Raises:
-        ConversionError: The session's inputs or outputs are not tensors.
+        ConversionError: The session's inputs or outputs are not tensors, or do not keep their
+            addresses, as ``cuda_graph`` and ``reuse_outputs`` require.
     """
     inputs, outputs = read_specs(session)
     specs = (*inputs, *outputs)
@@ -56,13 +58,19 @@ def wrap_session(
     on_host = not receipt.device.startswith("cuda") or any(
         spec.dtype not in ELEMENT_TYPES for spec in specs
     )
-    return kind(
-        session,
-        receipt=receipt,
-        inputs=request.inputs or inputs,
-        outputs=request.outputs or outputs,
-        native_device=None if on_host else receipt.device.partition(":")[0],
-    )
+    options: dict[str, Any] = {
+        "receipt": receipt,
+        "inputs": request.inputs or inputs,
+        "outputs": request.outputs or outputs,
+        "native_device": None if on_host else receipt.device.partition(":")[0],
+    }
+    graph, reuse = request.params.cuda_graph, request.params.reuse_outputs
+    if not ((graph or reuse) and receipt.device.startswith("cuda")):
+        return kind(session, **options)
+    from enginebay_onnxruntime.buffers import BufferedWrapper, check_buffered
+
+    check_buffered(inputs, outputs)
+    return BufferedWrapper(session, graph=graph, reuse_outputs=reuse, **options)
 
 
 class OnnxruntimeWrapper(eb.Wrapper):
@@ -126,7 +134,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
             torch.cuda.current_stream(device).synchronize()  # the session has its own stream
         self.session.run_with_iobinding(binding)
         original = next(iter(feed.values())).device
-        outputs = map(_to_torch, binding.get_outputs(), self.outputs)
+        outputs = map(to_torch, binding.get_outputs(), self.outputs)
         # An output that is also an input shares the input's memory.
         addresses = {tensor.data_ptr() for tensor in bound.values()}
         return [
@@ -190,7 +198,8 @@ def _from_value(value: onnxruntime.OrtValue, spec: TensorSpec) -> NumpyArray:
     return array
 
 
-def _to_torch(value: onnxruntime.OrtValue, spec: TensorSpec) -> torch.Tensor:
+def to_torch(value: onnxruntime.OrtValue, spec: TensorSpec) -> torch.Tensor:
+    """Return a tensor that shares the memory of an OrtValue."""
     import torch
 
     tensor = torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack())
@@ -215,6 +224,9 @@ def _make_receipt(
         "replaced": session.get_modelmeta().custom_metadata_map.get(KEY, ""),
         "optimized_cache": cached,
         "profile": params.profile or "",
+        "cuda_graph": "one for each of up to 16 sizes, in each thread"
+        if params.cuda_graph and provider == CUDA
+        else "",
     }
     return eb.Receipt(
         engine=", ".join((f"onnxruntime {onnxruntime.__version__}", *packages)),
