@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: unit, figures and limits.
 GROUPS = (
     *("wrapper", "providers", "peers", "openvino", "ncnn", "tensorrt", "startup"),
-    *("rewriting", "deploy", "evaluate", "calibration", "sweep", "decoder"),
+    *("rewriting", "deploy", "evaluate", "calibration", "sweep", "decoder", "cuda"),
 )
 
 #: Groups that run only when they are named: they take tens of gigabytes.

@@ -31,6 +31,7 @@ PLOTS = (
             "evaluate",
             "calibration",
             "decoder",
+            "cuda",
         },
     ),
 )
