@@ -15,8 +15,8 @@ import numpy as np
 from enginebay.errors import ConversionError, InferenceError
 from enginebay_onnxruntime.dtypes import ELEMENT_TYPES
 from enginebay_onnxruntime.reasons import format_reason
-from enginebay_onnxruntime.session import NO_GRAPH
-from enginebay_onnxruntime.wrapper import OnnxruntimeWrapper, to_torch
+from enginebay_onnxruntime.session import NO_GRAPH, create_session
+from enginebay_onnxruntime.wrapper import OnnxruntimeWrapper, to_torch, wrap_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from enginebay import TensorSpec
     from enginebay.authors.arrays import NumpyArray
+    from enginebay.hooks import WrapperRequest
+    from enginebay_onnxruntime.params import OnnxruntimeParams
 
 #: The number of sizes that a wrapper keeps buffers for, and captures graphs of.
 MOST_SIZES = 16
@@ -33,6 +35,28 @@ MOST_SIZES = 16
 NONE = -1
 #: Held by the calls of all wrappers: during a capture, CUDA refuses allocations of other threads.
 _lock = Lock()
+
+
+def load_buffered(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
+    """Create a session on CUDA, and return a wrapper that keeps its inputs and outputs.
+
+    Raises:
+        ConversionError: The model has inputs or outputs that cannot be kept.
+    """
+    session, cached = create_session(request)
+    wrapper = wrap_session(session, request, cached)
+    if not wrapper.receipt.device.startswith("cuda"):
+        return wrapper  # the receipt has the fallback
+    check_buffered(wrapper.inputs, wrapper.outputs)
+    return BufferedWrapper(
+        session,
+        graph=request.params.cuda_graph,
+        reuse_outputs=request.params.reuse_outputs,
+        receipt=wrapper.receipt,
+        inputs=wrapper.inputs,
+        outputs=wrapper.outputs,
+        native_device=wrapper.native_device,
+    )
 
 
 def check_buffered(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:

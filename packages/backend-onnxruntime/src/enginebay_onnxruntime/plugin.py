@@ -88,6 +88,10 @@ def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
         from enginebay_onnxruntime.sizes import load_sized
 
         return load_sized(request)
+    if request.params.cuda_graph or request.params.reuse_outputs:
+        from enginebay_onnxruntime.buffers import load_buffered
+
+        return load_buffered(request)
     from enginebay_onnxruntime.wrapper import load_wrapper
 
     return load_wrapper(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -48,8 +48,7 @@ def wrap_session(
     """Return a wrapper that runs a session; ``cached`` is the text from :func:`create_session`.
 
     Raises:
-        ConversionError: The session's inputs or outputs are not tensors, or do not keep their
-            addresses, as ``cuda_graph`` and ``reuse_outputs`` require.
+        ConversionError: The session's inputs or outputs are not tensors.
     """
     inputs, outputs = read_specs(session)
     specs = (*inputs, *outputs)
@@ -58,19 +57,13 @@ def wrap_session(
     on_host = not receipt.device.startswith("cuda") or any(
         spec.dtype not in ELEMENT_TYPES for spec in specs
     )
-    options: dict[str, Any] = {
-        "receipt": receipt,
-        "inputs": request.inputs or inputs,
-        "outputs": request.outputs or outputs,
-        "native_device": None if on_host else receipt.device.partition(":")[0],
-    }
-    graph, reuse = request.params.cuda_graph, request.params.reuse_outputs
-    if not ((graph or reuse) and receipt.device.startswith("cuda")):
-        return kind(session, **options)
-    from enginebay_onnxruntime.buffers import BufferedWrapper, check_buffered
-
-    check_buffered(inputs, outputs)
-    return BufferedWrapper(session, graph=graph, reuse_outputs=reuse, **options)
+    return kind(
+        session,
+        receipt=receipt,
+        inputs=request.inputs or inputs,
+        outputs=request.outputs or outputs,
+        native_device=None if on_host else receipt.device.partition(":")[0],
+    )
 
 
 class OnnxruntimeWrapper(eb.Wrapper):
