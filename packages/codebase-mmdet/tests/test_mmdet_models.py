@@ -131,6 +131,21 @@ def test_configs_without_a_detector_are_refused(
     assert fault(build, "bad.py") == (message, WANTED)
 
 
+def test_a_config_needs_no_test_cfg(
+    build: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part.py").write_text(
+        "model = dict(type='RetinaNet', backbone=dict(type='ResNetV9'), neck=None, bbox_head={})"
+    )
+    message, _ = fault(build, "part.py")
+    assert message.startswith("'part.py' cannot be built: KeyError: 'ResNetV9 is not in the mmdet")
+    model, image, _ = build(
+        "detr_r18_8xb2-500e_coco", arguments={**SMALL["detr_r18_8xb2-500e_coco"], "test_cfg": None}
+    )
+    assert model(image)["dets"].shape == (1, 20, 5)
+
+
 def test_all_unsupported_operators_are_named(build: Callable[..., Any]) -> None:
     changes = {"test_cfg": {"rcnn": {"nms": {"type": "soft_nms"}}}}
     message, hint = fault(build, "faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco", arguments=changes)

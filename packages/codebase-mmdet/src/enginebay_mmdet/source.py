@@ -158,6 +158,8 @@ def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
     Returns:
         The number of detections for each image.
     """
+    if not model.get("test_cfg"):
+        model.test_cfg = {}  # mmdet's own default is None
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:
         test.setdefault("score_thr", section["score_threshold"])
