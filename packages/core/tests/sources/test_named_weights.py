@@ -179,9 +179,16 @@ def test_a_removed_prefix_is_told_with_its_file_alone(tmp_path: Path, model: str
             {"head": torch.ones(2, 3), "tail": torch.ones(2)},
             "missing 2 of 2 tensors, such as 'weight'; unknown 2 of 2 tensors, such as 'head'",
         ),
+        (
+            {"weight": torch.ones(7, 3), "bias": torch.ones(7)},
+            (
+                "size mismatch for weight: copying a param with shape torch.Size([7, 3]) from "
+                "checkpoint, the shape in current model is torch.Size([2, 3])."
+            ),
+        ),
     ],
 )
-def test_mismatched_tensor_names_are_counted_in_the_error(
+def test_mismatched_tensors_are_described_in_the_error(
     tmp_path: Path, state: dict[str, torch.Tensor], why: str
 ) -> None:
     file = tmp_path / "best.pt"

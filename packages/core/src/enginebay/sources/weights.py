@@ -165,8 +165,8 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     try:
         model.load_state_dict(state)
     except (RuntimeError, TypeError) as err:
-        # torch's message lists every tensor that differs.
-        why = _describe_difference(own, state) or " ".join(str(err).split())[:300]
+        first, *lines = str(err).splitlines()  # torch lists every tensor of another shape
+        why = _describe_difference(own, state) or (lines or [first])[0].strip()[:300]
         message = f"'{origin}' does not fit {type(model).__name__}: {why}"
         raise ModelSourceError(
             message, hint="pass weights with exactly the tensors of this model"
