@@ -19,12 +19,13 @@ FILES = {
 from mmengine.registry import DATASETS as ALL_DATASETS, MODELS as ALL_MODELS, Registry
 
 MODELS = Registry('model', parent=ALL_MODELS, scope='mmzoo')
-DATASETS = Registry('dataset', parent=ALL_DATASETS, scope='mmzoo')
+DATASETS = Registry(
+    'dataset', parent=ALL_DATASETS, scope='mmzoo', locations=['mmzoo.datasets'])
 """,
     "models.py": """\
 from torch import nn
 
-from mmzoo.registry import DATASETS, MODELS
+from mmzoo.registry import MODELS
 
 
 class Tagger(nn.Module):
@@ -46,6 +47,11 @@ MODELS.register_module(module=nn.SyncBatchNorm)
 @MODELS.register_module()
 def NeedsMore():
     raise ImportError('needs another package')
+""",
+    "datasets.py": """\
+from mmzoo.registry import DATASETS
+
+print('a data set is skipped')
 
 
 @DATASETS.register_module()

@@ -34,9 +34,13 @@ def test_a_model_is_built_from_the_name_of_a_config(zoo: Library) -> None:
     assert (normal["channels"], normal["mean"]) == ("RGB", [1.0, 2.0, 3.0])
 
 
-def test_class_names_are_those_of_the_data_set_if_their_number_fits(zoo: Library) -> None:
+def test_class_names_are_those_of_the_data_set_if_their_number_fits(
+    zoo: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = zoo.read_config(TINY)
     assert zoo.read_class_names(config, 2) == ["cat", "dog"]
+    assert "mmzoo.datasets" in sys.modules
+    assert "skipped" not in "".join(capsys.readouterr())
     assert zoo.read_class_names(config, 3) == []
     config.test_dataloader.dataset.metainfo = {"classes": ["a", "b", "c"]}
     assert zoo.read_class_names(config, 3) == ["a", "b", "c"]

@@ -210,8 +210,10 @@ class Library:
         names = data.get("metainfo", {}).get("classes")
         kind = data.get("type")
         if not names:
-            try:  # imports the dependencies of all data sets, which may be missing
-                found = kind if isinstance(kind, type) else self.registry("DATASETS").get(str(kind))
+            try:  # imports all data sets, which print what they lack, or fail
+                with quiet():
+                    data_sets = self.registry("DATASETS")
+                    found = kind if isinstance(kind, type) else data_sets.get(str(kind))
                 names = getattr(found, "METAINFO", {}).get("classes", ())
             except Exception:  # noqa: BLE001  # names are optional
                 return []
