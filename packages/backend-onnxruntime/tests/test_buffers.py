@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-import enginebay as eb
-from enginebay.errors import ConversionError, InferenceError
+from enginebay.errors import ConversionError, FallbackError, InferenceError
 from enginebay_onnxruntime.buffers import MOST_SIZES, BufferedWrapper, check_buffered
 
 ON_GPU = os.environ.get("ENGINEBAY_GPU") == "onnxruntime"
@@ -239,6 +238,8 @@ def test_reused_outputs_of_a_loaded_model(load):
     assert len(addresses) == 1
 
 
-def test_the_session_on_the_cpu_ignores_what_a_graph_needs(load):
-    with pytest.raises(eb.errors.ParamsError, match="cuda_graph is for CUDAExecutionProvider"):
-        load(TWO, cuda_graph=True)
+@pytest.mark.skipif(ON_GPU, reason="the machine has CUDA")
+@pytest.mark.parametrize("name", ["cuda_graph", "reuse_outputs"])
+def test_a_machine_without_cuda_is_named(load, name):
+    with pytest.raises(FallbackError, match="'cuda' was requested, but onnxruntime"):
+        load(TWO, device="cuda", **{name: True})
