@@ -63,6 +63,15 @@ def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
     assert any("class FastEngine2Wrapper(eb.Wrapper):" in text for text in texts)
 
 
+@pytest.mark.parametrize("compiler", [False, True])
+def test_the_readme_has_the_ten_tests_for_each_step(compiler: bool, tmp_path: Path) -> None:
+    write_package("mine", tmp_path, compiler=compiler)
+    readme = (tmp_path / "enginebay-mine" / "README.md").read_text(encoding="utf-8")
+    # pytest knows --quick only beside --backend.
+    assert "\npytest --backend mine --quick  " in readme
+    assert "Run the ten tests after each step, and `pytest` at the end." in " ".join(readme.split())
+
+
 def test_the_workflows_test_the_oldest_core_and_release_without_a_token(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     project, release, workflow = (
