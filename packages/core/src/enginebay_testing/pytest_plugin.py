@@ -33,13 +33,13 @@ class OutcomeCollector:
     """Collects the outcomes of conformance tests from all processes of pytest-xdist."""
 
     def __init__(self) -> None:
-        self.outcomes: list[object] = []
+        self.outcomes: dict[int, object] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the outcome that is attached to the report of a conformance test."""
         outcome = getattr(report, _OUTCOME, None)
         if outcome is not None:
-            self.outcomes.append(outcome)
+            self.outcomes[outcome[0]] = outcome  # the last one of a test is its outcome
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -141,7 +141,7 @@ def pytest_terminal_summary(
     from enginebay_testing.conformance.report_files import write_report
 
     folder = config.getoption("--conformance-report", default=None)
-    for report in collect_reports(collector.outcomes):
+    for report in collect_reports(collector.outcomes.values()):
         terminalreporter.section(f"conformance of {report.backend}")
         terminalreporter.write_line("\n".join(summary_lines(report)))
         if folder:

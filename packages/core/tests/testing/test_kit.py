@@ -49,8 +49,8 @@ def run(
     )
 
 
-def findings(folder: Path) -> dict[str, tuple[str, str]]:
-    document = json.loads((folder / "loopback.json").read_text())
+def findings(folder: Path, backend: str = "loopback") -> dict[str, tuple[str, str]]:
+    document = json.loads((folder / f"{backend}.json").read_text())
     assert document["schema"] == 1
     return {
         f"{one['law']}[{one['case']}]": (one["outcome"], one["reason"])
@@ -135,6 +135,28 @@ def test_in_several_processes_the_report_is_whole_and_in_order(
     }
     assert run(tmp_path, "--backend", loopback, *words, "alone").returncode == 0
     assert list(findings(tmp_path / "out")) == list(findings(tmp_path / "alone"))
+
+
+def test_a_law_in_which_the_engine_ends_the_process_is_broken(tmp_path: Path) -> None:
+    change = """
+        @eb.hookimpl
+        def rewriters(request):
+            import os
+            os._exit(7)
+    """
+    chosen = "rewriters_can_be_listed or installed_once or documented_field"
+    words = ("-n", "1", "-k", chosen, "--conformance-report", "out")
+    reason = "the test has not ended: its process crashed"
+    with temporary_backend("broken", source(change)):
+        ran = run(tmp_path, "--backend", "broken", *words)
+    assert ran.returncode == 1
+    assert "2 held, 1 broken" in ran.stdout
+    assert f"broken: its rewriters can be listed: {reason}" in ran.stdout
+    assert findings(tmp_path / "out", "broken") == {
+        "test_it_is_installed_once[]": ("held", ""),
+        "test_every_flag_is_a_documented_field[]": ("held", ""),
+        "test_its_rewriters_can_be_listed[]": ("broken", reason),
+    }
 
 
 def test_the_kit_runs_with_other_defaults(tmp_path: Path, loopback: str) -> None:

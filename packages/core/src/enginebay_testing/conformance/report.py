@@ -121,9 +121,13 @@ _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
-    """Return a conformance test's outcome as JSON values; None for a passed setup or teardown."""
-    if report.when != "call" and report.passed:
+    """Return a conformance test's outcome as JSON values; None for a passed teardown.
+
+    After the setup, the test is broken: this remains if it ends its process.
+    """
+    if report.when == "teardown" and report.passed:
         return None
+    started = report.when == "setup" and report.passed
     # Without the parameters of the case.
     law = getattr(item, "originalname", item.name)
     # An opt-out wraps the test, whose docstring and module are reported.
@@ -134,8 +138,8 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
         law=law,
         case=item.name[len(law) + 1 : -1],  # in test_law[case]
         sentence=" ".join(sentence.split()),
-        outcome=_outcome_of(report),
-        reason=_reason_of(report),
+        outcome="broken" if started else _outcome_of(report),
+        reason="the test has not ended: its process crashed" if started else _reason_of(report),
         seconds=round(report.duration, 3),
     )
     index = item.session.items.index(item)  # the same in every process of pytest-xdist
