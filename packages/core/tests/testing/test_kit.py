@@ -146,7 +146,7 @@ def test_a_law_in_which_the_engine_ends_the_process_is_broken(tmp_path: Path) ->
     """
     chosen = "rewriters_can_be_listed or installed_once or documented_field"
     words = ("-n", "1", "-k", chosen, "--conformance-report", "out")
-    reason = "the test has not ended: its process crashed"
+    reason = "the test has not ended: its process crashed or was interrupted"
     with temporary_backend("broken", source(change)):
         ran = run(tmp_path, "--backend", "broken", *words)
     assert ran.returncode == 1

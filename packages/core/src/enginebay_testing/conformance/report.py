@@ -127,6 +127,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
     """
     if report.when == "teardown" and report.passed:
         return None
+    unended = "the test has not ended: its process crashed or was interrupted"
     started = report.when == "setup" and report.passed
     # Without the parameters of the case.
     law = getattr(item, "originalname", item.name)
@@ -139,7 +140,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
         case=item.name[len(law) + 1 : -1],  # in test_law[case]
         sentence=" ".join(sentence.split()),
         outcome="broken" if started else _outcome_of(report),
-        reason="the test has not ended: its process crashed" if started else _reason_of(report),
+        reason=unended if started else _reason_of(report),
         seconds=round(report.duration, 3),
     )
     index = item.session.items.index(item)  # the same in every process of pytest-xdist
