@@ -118,7 +118,7 @@ def test_each_flag_has_the_word_of_its_concept(capfd: pytest.CaptureFixture[str]
     [
         *("deploy", "export", "convert", "verify", "preview"),
         *("audit", "benchmark", "bisect", "compare", "evaluate", "quantize"),
-        *("report", "sensitivity", "sweep"),
+        *("report", "sensitivity", "sweep", "tune"),
     ],
 )
 def test_a_command_and_its_function_use_the_same_words(command: str) -> None:

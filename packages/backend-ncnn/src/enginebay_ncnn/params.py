@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+from typing import ClassVar, Literal
 
 import enginebay as eb
 from enginebay.errors import ParamsError
+
+_CORES = os.cpu_count() or 1
+#: One thread, half as many as the processor runs at once, and as many.
+_THREADS = tuple(sorted({1, max(1, _CORES // 2), _CORES}))
 
 
 def parse_vulkan_index(device: str) -> int | None:
@@ -55,6 +60,13 @@ class NcnnParams(eb.BackendParams):
     custom_layers: dict[str, str] = {}
     module_ops: tuple[str, ...] = ()
     pnnx_timeout: float = 600.0
+
+    speed_values: ClassVar = {
+        "threads": _THREADS,
+        "packing": (True, False),
+        "winograd": (True, False),
+        "light_mode": (True, False),
+    }
 
     def __post_init__(self) -> None:
         """Check the device too, before anything is built."""

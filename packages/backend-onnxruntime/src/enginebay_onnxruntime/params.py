@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import os
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -13,6 +14,23 @@ from enginebay.errors import ParamsError
 CUDA = "CUDAExecutionProvider"
 Threads = Annotated[int, msgspec.Meta(ge=0)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+_CORES = os.cpu_count() or 1
+#: One thread, half as many as the processor runs at once, and as many.
+_THREADS = tuple(sorted({1, max(1, _CORES // 2), _CORES}))
+
+
+def _session_options(params: OnnxruntimeParams) -> list[dict[str, str]]:
+    # Threads that wait by spinning take the cores of other programs.
+    return [params.session_options | {"session.intra_op.allow_spinning": "0"}]
+
+
+def _provider_options(params: OnnxruntimeParams) -> list[dict[str, str]]:
+    if not params.device.startswith("cuda"):
+        return []
+    options = ("cudnn_conv_algo_search=HEURISTIC", "prefer_nhwc=1")
+    pairs = [f"CUDAExecutionProvider.{option}".split("=") for option in options]
+    return [params.provider_options | {name: value} for name, value in pairs]
 
 
 class OnnxruntimeParams(eb.BackendParams):
@@ -78,6 +96,14 @@ class OnnxruntimeParams(eb.BackendParams):
     optimized_cache: str | None = None
     custom_ops: tuple[str, ...] = ()
     profile: str | None = None
+
+    speed_values: ClassVar = {
+        "graph_optimization": ("all", "extended", "basic", "disable"),
+        "intra_op_threads": _THREADS,
+        "inter_op_threads": (1, 2),
+        "session_options": _session_options,
+        "provider_options": _provider_options,
+    }
 
     def __post_init__(self) -> None:
         """Check the device too, before anything is built."""

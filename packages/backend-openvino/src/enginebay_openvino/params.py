@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -13,6 +14,17 @@ from enginebay_openvino.devices import available_devices, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_CORES = os.cpu_count() or 1
+#: One thread, half as many as the processor runs at once, and as many.
+_THREADS = tuple(sorted({1, max(1, _CORES // 2), _CORES}))
+
+
+def _properties(params: OpenvinoParams) -> list[dict[str, str]]:
+    if params.device.lower() != "cpu":
+        return []
+    options = ("ENABLE_CPU_PINNING", "ENABLE_HYPER_THREADING")
+    return [params.properties | {name: value} for name in options for value in ("YES", "NO")]
 
 
 def _optimizer_arguments(arguments: Mapping[str, object] | None) -> dict[str, Any]:
@@ -56,6 +68,13 @@ class OpenvinoParams(eb.BackendParams):
     cache_dir: str | None = None
     properties: dict[str, str] = {}
     extensions: tuple[str, ...] = ()
+
+    speed_values: ClassVar = {
+        "threads": _THREADS,
+        "performance_hint": ("latency", "throughput"),
+        "streams": (1, 2),
+        "properties": _properties,
+    }
 
     def __post_init__(self) -> None:
         """Check the device too, before anything is built; OpenVINO is asked for unusual names."""

@@ -44,6 +44,8 @@ class SharedParams(eb.BackendParams):
     profiles: tuple[str, ...] = ()
     cuda_graph: bool = False
 
+    speed_values: ClassVar = {"cuda_graph": (True, False)}
+
     def __post_init__(self) -> None:
         """Check the device too, before anything is built."""
         super().__post_init__()
@@ -108,6 +110,8 @@ class TensorrtParams(SharedParams):
     version_compatible: bool = False
     hardware_compatibility: Literal["none", "same_compute_capability", "ampere_plus"] = "none"
     dla_core: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    speed_values: ClassVar = {**SharedParams.speed_values, "optimization_level": (5,)}
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:

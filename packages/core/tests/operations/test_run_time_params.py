@@ -150,3 +150,10 @@ def build_wrapper(request):
     assert ran.code == 0
     expected = "False (1, 2, 3) {'a': 'b=c', 'd': 'e'}"
     assert ran.document["receipt"]["engine"] == expected
+
+
+def test_verify_takes_other_values_too(artifact: Path) -> None:
+    assert eb.verify(artifact, params={"gain": 1.0}).verdict == "verified"
+    assert eb.verify(artifact, params={"gain": 3.0}).verdict == "mismatched"
+    with pytest.raises(ParamsError, match="file_name is built into "):
+        eb.verify(artifact, params={"file_name": "other"})

@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import pytest
@@ -356,3 +356,17 @@ def test_params_import_no_heavy_packages():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_speed_values_name_fields() -> None:
+    with pytest.raises(ParamsError) as caught:
+
+        class Params(BackendParams):
+            thread: int = 0
+            speed_values: ClassVar = {"threads": (1, 2)}
+
+    assert str(caught.value).startswith(
+        "Params has speed_values of 'threads', which is not one of its fields: work_dir, "
+    )
+    assert caught.value.hint == "did you mean 'thread'?"
+    assert BackendParams.speed_values == {}

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         Sweep as Sweep,
         SweepRow as SweepRow,
     )
+    from enginebay_lab.tuning.tune_artifact import tune as tune
+    from enginebay_lab.tuning.tuning import Tuning as Tuning, TuningRow as TuningRow
 
 __version__ = "0.1.0"
 
@@ -81,5 +83,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "sweeps.cells": "Cell",
         "sweeps.run_sweep": "sweep",
         "sweeps.sweep_rows": "Sweep SweepRow",
+        "tuning.tune_artifact": "tune",
+        "tuning.tuning": "Tuning TuningRow",
     },
 )

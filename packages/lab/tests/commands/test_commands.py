@@ -37,7 +37,7 @@ OURS = sorted(COMMANDS)
 
 
 def test_core_lists_the_commands(cli: Run) -> None:
-    assert len(OURS) == 11
+    assert len(OURS) == 12
     text = cli("-h").out
     for name in OURS:
         assert re.search(rf"^  {name} +[a-z]", text, re.MULTILINE), name

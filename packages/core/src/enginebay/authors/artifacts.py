@@ -1,4 +1,4 @@
-"""Artifacts for authors of plugins: manifests, checked requests for loading, moving a folder."""
+"""Artifacts for authors of plugins: manifests, requests for loading, building, moving a folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         check_target as check_target,
         load_request as load_request,
         move_artifact as move_artifact,
+        staging as staging,
         use_artifact as use_artifact,
     )
     from enginebay.operations import (
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "artifact": "LoadRequest Manifest check_target load_request move_artifact use_artifact",
+        "artifact": (
+            "LoadRequest Manifest check_target load_request move_artifact staging use_artifact"
+        ),
         "operations": "input_sets",
     },
 )

@@ -36,6 +36,7 @@ def verify(
     reference: object = None,
     *,
     options: VerifyOptions | Mapping[str, object] | None = None,
+    params: Mapping[str, object] | None = None,
 ) -> Verification:
     """Compare an artifact with its model on this machine.
 
@@ -56,6 +57,7 @@ def verify(
             ``{"rtol": 1e-3}``. By default ``compare`` has the comparators of the artifact; ``{}``
             compares all outputs element by element. Options about probe inputs and publishing are
             not allowed: they concern only a deployment.
+        params: Other values of the backend's run-time parameters, as for :func:`enginebay.load`.
 
     Returns:
         The verdict, with the error metrics of each output. A mismatch raises no error.
@@ -63,10 +65,11 @@ def verify(
     Raises:
         ArtifactError: The artifact is damaged, or bound to another engine or device.
         InputError: The inputs do not fit the artifact.
+        ParamsError: A parameter is unknown, has an invalid value, or is built into the artifact.
         UsageError: There are inputs but no reference, the artifact contains no expected outputs, or
             a comparator is unknown or cannot compare these outputs.
     """
-    result = verify_here(artifact, inputs, reference, options=options)
+    result = verify_here(artifact, inputs, reference, options=options, params=params)
     result.verification.warn()
     result.warn()
     return result.verification
@@ -97,6 +100,7 @@ def verify_here(
     reference: object = None,
     *,
     options: VerifyOptions | Mapping[str, object] | None = None,
+    params: Mapping[str, object] | None = None,
 ) -> RecordedVerification:
     """Verify as :func:`verify` does, and return the verdict together with the run's record."""
     options = VerifyOptions.of(options)
@@ -108,11 +112,11 @@ def verify_here(
             "inputs were passed without a reference: there are no expected outputs",
             hint="pass the expected outputs, or the PyTorch model, as reference",
         )
-    is_default = all(option is None for option in (inputs, reference, rtol, atol, compare))
+    is_default = all(option is None for option in (inputs, reference, rtol, atol, compare, params))
 
     def verify_opened(opened: Artifact) -> RecordedVerification:
         comparators = _find_comparators(opened, compare)
-        request = load_request(opened)
+        request = load_request(opened, params=params)
         sets = None if samples else input_sets(opened, inputs)
         ir = opened.manifest.ir
         notes = None if ir is None or ir.exporter == "file" else ir.notes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -68,6 +68,10 @@ class BackendParams(Declared):
     input_shapes: Shapes = {}
     min_shapes: Shapes = {}
     max_shapes: Shapes = {}
+
+    #: Field → values that may be faster and compute the same, the most promising field first; or a
+    #: function that returns them for the params of an artifact, if they depend on its other fields.
+    speed_values: ClassVar[Mapping[str, Iterable[Any] | Callable[[Any], Iterable[Any]]]] = {}
 
     def __post_init__(self) -> None:
         """Check that the usual, smallest and largest shapes are consistent."""

@@ -24,7 +24,11 @@ class _DeclaredMeta(msgspec.StructMeta):
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **config: Any
     ) -> _DeclaredMeta:
         strict = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
-        return super().__new__(mcls, name, bases, namespace, **strict | config)
+        made = super().__new__(mcls, name, bases, namespace, **strict | config)
+        for field in getattr(made, "speed_values", ()):  # of BackendParams
+            if field not in made.__struct_fields__:
+                raise _unknown_field(name, field, made.__struct_fields__, "has speed_values of")
+        return made
 
     def __call__(cls, *positional: object, **arguments: object) -> Any:
         if positional:
@@ -203,7 +207,7 @@ def _documentation(owner: type) -> dict[str, str]:
 
 
 def _unknown_field(
-    owner: str, name: str, fields: Mapping[str, Field], verb: str = "got"
+    owner: str, name: str, fields: Collection[str], verb: str = "got"
 ) -> ParamsError:
     return ParamsError(
         f"{owner} {verb} {name!r}, which is not one of its fields: {', '.join(fields)}",

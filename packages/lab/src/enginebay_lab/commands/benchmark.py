@@ -53,14 +53,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--batch",
         dest="batches",
-        type=_parse_numbers,
+        type=parse_numbers,
         default=(),
         metavar="N,N",
         help="batch sizes to measure (default: the batch size of the inputs)",
     )
     parser.add_argument(
         "--threads",
-        type=_parse_numbers,
+        type=parse_numbers,
         default=(1,),
         metavar="N,N",
         help="thread counts to measure: the threads call the engine at the same time (default: 1)",
@@ -98,7 +98,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     add_report_flag(parser)
 
 
-def _parse_numbers(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a text such as ``1,8``."""
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:

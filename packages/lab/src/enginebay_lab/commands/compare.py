@@ -114,7 +114,7 @@ def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
             continue
 
 
-def _read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, list[object]]:
+def read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, list[object]]:
     """Return a parameter's name and its values from a text such as ``threads=1 2``.
 
     Raises:
@@ -160,7 +160,7 @@ def run(args: Namespace) -> int:
         # A list is one value here, and several for compare().
         params |= {name: [value] for name, value in kind.given_arguments(args).items()}
     for text in args.axis:
-        name, values = _read_axis(text, list(_params_classes(names)))
+        name, values = read_axis(text, list(_params_classes(names)))
         if name in params:
             raise UsageError(f"parameter '{name}' is specified twice", hint="remove one of them")
         params[name] = values

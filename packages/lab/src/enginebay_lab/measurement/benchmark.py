@@ -11,7 +11,6 @@ from enginebay.commands import (
     Result,
     Table,
     describe_precision,
-    human_number,
     human_seconds,
     human_size,
     join_names,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from enginebay.authors import Latency
     from enginebay.commands import Block
-    from enginebay_lab.measurement.benchmark_rows import Ratio
 
 #: The columns for the latency of the only row.
 _SINGLE_ROW_COLUMNS = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
@@ -188,7 +186,7 @@ def _row_cells(row: BenchmarkRow) -> dict[str, str]:
         "P99": _seconds_cell(row.call.p99 if row.call else None),
         "ITEMS/S": row.describe_items_per_second(),
         "MEMORY": "-" if peak is None else human_size(peak),
-        "SPEED": _ratio_cell(ratio) if ratio else "-",
+        "SPEED": ratio.describe() if ratio else "-",
     }
 
 
@@ -198,14 +196,6 @@ def _agreement_cell(row: BenchmarkRow) -> str:
     if row.agreement is None:
         return "-"
     return f"{'within' if row.agreement.agreed else 'no:'} {row.agreement.percent}"
-
-
-def _ratio_cell(ratio: Ratio) -> str:
-    value, low, high = (
-        f"{number:.2f}" if 0.1 <= number < 10 else human_number(number)
-        for number in (ratio.value, ratio.low, ratio.high)
-    )
-    return f"{value}× ({low}–{high})"
 
 
 def _seconds_cell(seconds: float | None) -> str:

@@ -99,9 +99,7 @@ def benchmark(
     """
     sizes = (batches,) if isinstance(batches, int) else batches
     counts = (threads,) if isinstance(threads, int) else threads
-    _check_numbers(
-        {"duration": duration, "timeout": timeout}, {"batches": sizes, "threads": counts}
-    )
+    check_numbers({"duration": duration, "timeout": timeout}, {"batches": sizes, "threads": counts})
     _check_model(against, model)
     specs = _describe_artifacts(
         artifacts, inputs, device=device, params=params or {}, strict=strict
@@ -128,11 +126,16 @@ def benchmark(
         rows=tuple(rows),
         machine=machine,
         baseline=specs[0].name if len(specs) > 1 else "",
-        notes=tuple(_collect_notes(machine, rows)),
+        notes=tuple(collect_notes(machine, rows)),
     )
 
 
-def _check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence[int]]) -> None:
+def check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence[int]]) -> None:
+    """Check that numbers by the names of their arguments are positive, and that counts differ.
+
+    Raises:
+        UsageError: A number is wrong.
+    """
     for name, seconds in durations.items():
         if not 0 < seconds < math.inf:
             raise UsageError(f"'{name}' is {seconds:g}, expected a positive number")
@@ -206,7 +209,7 @@ def _describe_artifacts(
             if feed is None and first is not None and _accepts_inputs(opened, first.inputs):
                 feed = first.inputs
             if feed is None:
-                feed = _default_inputs(opened)
+                feed = default_inputs(opened)
                 note = _OTHER_INPUTS_NOTE if first is not None else ""
             return describe_artifact(name, request, feed, note, own)
 
@@ -224,7 +227,7 @@ def _pick_params(params: Mapping[str, object], artifact: Artifact) -> dict[str, 
     return {name: value for name, value in params.items() if name in fields}
 
 
-def _default_inputs(artifact: Artifact) -> Arrays:
+def default_inputs(artifact: Artifact) -> Arrays:
     """Return the first inputs that an artifact was verified with; if none, generate inputs."""
     for sample in artifact.samples():
         return sample.inputs
@@ -248,7 +251,8 @@ def _describe_pytorch(model: str, artifacts: Sequence[SubjectSpec]) -> SubjectSp
     return describe_torch_model(model, counterpart)
 
 
-def _collect_notes(machine: Machine, rows: Sequence[BenchmarkRow]) -> Iterator[str]:
+def collect_notes(machine: Machine, rows: Sequence[BenchmarkRow]) -> Iterator[str]:
+    """Yield the reasons why the measurements may be unreliable."""
     if machine.is_busy:
         load = f"a load of {machine.load:.1f} on {machine.cores} cores"
         yield f"the machine was busy before the benchmark: {load}"

@@ -98,6 +98,19 @@ class Ratio(msgspec.Struct, frozen=True):
     low: float
     high: float
 
+    def describe(self) -> str:
+        """Return the ratio and its interval as text.
+
+        Example:
+            >>> Ratio(1.314, 1.25, 1.4).describe()
+            '1.31× (1.25–1.40)'
+        """
+        value, low, high = (
+            f"{number:.2f}" if 0.1 <= number < 10 else human_number(number)
+            for number in (self.value, self.low, self.high)
+        )
+        return f"{value}× ({low}–{high})"
+
 
 class Layer(TimedLayer, frozen=True, kw_only=True):
     """A timed layer of an engine: an :class:`enginebay.hooks.TimedLayer` with two more fields.
