@@ -212,6 +212,64 @@ def test_scores_in_the_fifth_column_are_recognised(compared):
     assert not compared("detections", expected, found | {"dets": found["dets"] * 1.01}).passed
 
 
+def segmented(kind=bool):
+    """Detections with a mask of 24×32 pixels each: rectangles, or numbers from 0 to 1."""
+    numbers = np.random.default_rng(0).random((COUNT, 24, 32)).astype(np.float32)
+    corner = np.random.default_rng(0).integers(0, 16, (2, COUNT, 1, 1))
+    rows, columns = np.indices((24, 32))[:, None] - corner
+    inside = (rows >= 0) & (rows < 9) & (columns >= 0) & (columns < 14)
+    return detections() | {"masks": numbers if kind is float else inside}
+
+
+@pytest.mark.parametrize("kind", [bool, float])
+def test_masks_belong_to_their_rows(compared, kind):
+    expected = segmented(kind)
+    found = shuffled(expected)
+    assert compared("detections", expected, found).passed
+    exchanged = found["masks"].copy()
+    exchanged[[0, 1]] = exchanged[[1, 0]]
+    result = compared("detections", expected, found | {"masks": exchanged})
+    assert not result.passed
+    assert not compared("detections", expected, found | {"masks": found["masks"][:, :9]}).passed
+    assert not compared("detections", expected, found | {"masks": found["masks"][:9]}).passed
+    batch = {name: values[None] for name, values in expected.items()}
+    assert compared("detections", batch, {n: v[None] for n, v in found.items()}).passed
+
+
+def test_rounding_may_change_a_pixel_of_masks(compared):
+    expected = segmented()
+    found = shuffled(expected)
+    found["masks"] = found["masks"].copy()
+    found["masks"][0, 0, 0] ^= True
+    assert compared("detections", expected, found).passed
+    found["masks"][0, 0, 1] ^= True
+    result = compared("detections", expected, found)
+    assert result.outputs["boxes"].reason == (
+        "2 of the 1514 pixels that masks in 'masks' cover differ"
+    )
+    found["masks"][0] = False
+    assert compared("detections", expected, found).outputs["boxes"].reason == (
+        "1 of 12 pairs of masks in 'masks' do not overlap enough"
+    )
+
+
+def test_the_numbers_of_masks_are_compared_within_the_tolerance(compared):
+    expected = segmented(float)
+    found = shuffled(expected)
+    assert compared("detections", expected, found | {"masks": found["masks"] + 1e-6}).passed
+    found["masks"] = add_at(found["masks"], (3, 5, 7), 0.01)
+    result = compared("detections", expected, found)
+    assert not result.passed
+    assert result.outputs["masks"].mismatched_count == 1
+    assert result.outputs["masks"].worst_index[1:] == (5, 7)
+
+
+def test_two_boxes_in_one_place_are_told_apart_by_their_masks(compared):
+    expected = select(segmented(), [0, 0])
+    expected["masks"] = np.stack([expected["masks"][0], ~expected["masks"][0]])
+    assert compared("detections", expected, select(expected, [1, 0])).passed
+
+
 def test_the_dtype_distinguishes_labels_from_scores(compared):
     expected = detections()
     turned = {name: expected[name] for name in ("boxes", "labels", "scores")}

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _FORMS = (
     "boxes of shape [N, 4] or [B, N, 4] as x1, y1, x2, y2, with scores and labels of shape [N] or "
-    "[B, N]; or rows of x1, y1, x2, y2, score, and the label in the next column or output"
+    "[B, N]; or rows of x1, y1, x2, y2, score, and the label in the next column or output; and "
+    "masks of shape [N, h, w] or [B, N, h, w]"
 )
 
 
@@ -28,6 +29,8 @@ class Boxes(NamedTuple):
         labels: ``[N]``; None for outputs without labels.
         indices: ``[N, 1]``: the row in the output; or ``[N, 2]``: the image and the row.
         others: ``[N, k]``: the other columns of the output, such as mask coefficients.
+        masks: The whole output ``[…, h, w]``, padding included, for which ``indices`` are made:
+            a copy of masks may be large; None for outputs without masks.
         invalid: The number of rows omitted because the box or score is NaN or infinite.
     """
 
@@ -36,6 +39,7 @@ class Boxes(NamedTuple):
     labels: NumpyArray | None
     indices: NumpyArray
     others: NumpyArray
+    masks: NumpyArray | None
     invalid: int
 
     def __len__(self) -> int:
@@ -53,6 +57,12 @@ class Boxes(NamedTuple):
         """The image and label of each box; only boxes of the same image and label can match."""
         labels = np.zeros(len(self)) if self.labels is None else self.labels
         return np.column_stack([self.indices[:, :-1], labels])
+
+    def read_mask(self, row: int) -> NumpyArray:
+        """Return the mask of a detection, ``[h, w]``."""
+        assert self.masks is not None
+        mask: NumpyArray = self.masks[tuple(self.indices[row])]
+        return mask
 
     def describe_row(self, row: int) -> str:
         """Return the index, box, score and label of a detection as text for a message."""
@@ -84,17 +94,19 @@ def compute_overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
 
 
 class Layout(NamedTuple):
-    """The names of a detector's outputs that contain boxes, scores and labels.
+    """The names of a detector's outputs that contain boxes, scores, labels and masks.
 
     Attributes:
         names: The names of all outputs; the first one contains the boxes.
         scores: The name of the output with the scores; None without scores.
         labels: The name of the output with the labels; None without labels.
+        masks: The name of the output with the masks; None without masks.
     """
 
     names: tuple[str, ...]
     scores: str | None
     labels: str | None
+    masks: str | None
 
     @classmethod
     def from_outputs(cls, outputs: Mapping[str, NumpyArray]) -> Layout:
@@ -107,7 +119,8 @@ class Layout(NamedTuple):
         first = outputs[names[0]]
         columns = first.shape[-1] if first.ndim in (2, 3) and first.dtype.kind in "f" else 0
         leading = first.shape[:-1]
-        rest = names[1:]
+        masks = next((n for n in names[1:] if _is_masks(outputs[n], leading)), None)
+        rest = [name for name in names[1:] if name != masks]
         fits = all(_drop_last_axis(outputs[name], leading).shape == leading for name in rest)
         # Scores and labels, or labels alone if the fifth column contains the scores.
         max_outputs = {4: 2, 5: 1}.get(columns, 0)
@@ -120,7 +133,7 @@ class Layout(NamedTuple):
         score_column = names[0] if columns > 4 else None
         scores = floats.pop(0) if floats and not score_column else score_column
         label_column = names[0] if columns >= 6 else None
-        return cls(names, scores, next(iter([*integers, *floats]), label_column))
+        return cls(names, scores, next(iter([*integers, *floats]), label_column), masks)
 
     def describe_difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
@@ -139,7 +152,9 @@ class Layout(NamedTuple):
                 return f"the shape of '{name}' differs: expected {target}, found {actual}"
         leading = found[self.names[0]].shape[:-1]
         for name in self.names[1:]:
-            if _drop_last_axis(found[name], leading).shape != leading:
+            values = found[name]
+            is_masks = name == self.masks and _is_masks(values, leading)
+            if not is_masks and _drop_last_axis(values, leading).shape != leading:
                 return f"'{name}' and '{self.names[0]}' have different rows: {found[name].shape}"
         return ""
 
@@ -170,6 +185,7 @@ class Layout(NamedTuple):
             None if labels is None else np.rint(labels[is_real]),
             indices[is_real],
             table[is_real, 6:],
+            None if self.masks is None else outputs[self.masks],
             invalid,
         )
 
@@ -196,6 +212,11 @@ class Layout(NamedTuple):
         if name == self.names[0]:
             return table[:, column]
         return outputs[name].reshape(-1).astype(np.float64)
+
+
+def _is_masks(values: NumpyArray, leading: tuple[int, ...]) -> bool:
+    """Whether there is an array of pixels for each row."""
+    return values.ndim == len(leading) + 2 and values.shape[:-2] == leading
 
 
 def _drop_last_axis(values: NumpyArray, leading: tuple[int, ...]) -> NumpyArray:

@@ -1,4 +1,4 @@
-"""The comparator ``detections``: matches expected and found boxes by label, overlap and score."""
+"""The comparator ``detections``: matches boxes by label, overlap, score and, if any, masks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The minimum intersection over union of the same object in PASCAL VOC and COCO.
 _DEFAULT_OVERLAP = 0.5
+#: The share of the masks' pixels that rounding may decide, as in the comparator ``class-map``.
+_DIFFERING_PIXELS = 0.001
 
 
 class Detections:
@@ -39,6 +41,10 @@ class Detections:
     - More unmatched than matched boxes have near scores, whereas a correct engine finds at least
       half of the boxes near the threshold. Expected and found boxes are counted separately.
 
+    Masks of numbers must agree within the tolerance. Of masks of bools or integers, where rounding
+    decides at the border, each must overlap its partner like a box, and in one sample at most
+    0.001 of the pixels that a mask covers may differ.
+
     Args:
         argument: The minimum intersection over union of a pair, as text; empty for 0.5.
     """
@@ -52,7 +58,7 @@ class Detections:
         if reason := layout.describe_difference(request.expected, request.found):
             return ComparisonResult(passed=False, matched=0, reason=reason)
         layout.check_scores(request.expected)
-        tolerance = _Tolerance(request, layout)
+        tolerance = _Tolerance(request, layout, self.min_overlap)
         expected = layout.read_boxes(request.expected, padding_score=tolerance.padding_score)
         found = layout.read_boxes(request.found, padding_score=tolerance.padding_score)
         if len(expected) and (expected.boxes[:, 2:] < expected.boxes[:, :2]).any(-1).all():
@@ -131,9 +137,10 @@ class _Candidates(NamedTuple):
 class _Tolerance:
     """Computes the allowed differences of box coordinates and scores."""
 
-    def __init__(self, request: ComparisonRequest, layout: Layout) -> None:
+    def __init__(self, request: ComparisonRequest, layout: Layout, min_overlap: float) -> None:
         self._request = request
         self.layout = layout
+        self._min_overlap = min_overlap
         real = layout.read_boxes(request.expected, padding_score=0.0)
         self.boxes_scale = real.boxes.reshape(-1)
         self.scores_scale = real.scores
@@ -166,7 +173,23 @@ class _Tolerance:
         if expected.scores is not None and found.scores is not None:
             errors = np.abs(expected.scores[left] - found.scores[right])
             within &= errors <= self.of_scores(expected.scores)[left]
+        if self.layout.masks is not None:
+            for pair in np.flatnonzero(within):
+                masks = expected.read_mask(left[pair]), found.read_mask(right[pair])
+                within[pair] = self._agree(*masks)
         return within
+
+    def do_overlap(self, differing: int, covered: int) -> bool:
+        """Return whether two masks overlap like a pair of boxes: two empty masks do."""
+        return covered - differing >= self._min_overlap * covered
+
+    def _agree(self, expected: NumpyArray, found: NumpyArray) -> bool:
+        assert self.layout.masks is not None
+        if expected.dtype.kind == "f":
+            scale = self._request.expected[self.layout.masks].reshape(-1)
+            allowed = self._request.allowed(self.layout.masks, expected.reshape(-1), scale)
+            return bool((np.abs(expected - found).reshape(-1) <= allowed).all())
+        return self.do_overlap(*_count_pixels(expected, found))
 
 
 class _Matching:
@@ -196,6 +219,8 @@ class _Matching:
         elif self.expected.invalid != self.found.invalid:
             invalid = self.expected.invalid, self.found.invalid
             reason = f"{invalid[0]} expected and {invalid[1]} found boxes are NaN or infinite"
+        else:
+            reason = self._compare_pixels()
         worst, badness = self._find_worst()
         return ComparisonResult(
             passed=not reason,
@@ -209,6 +234,23 @@ class _Matching:
             badness=badness + 1e6 * (missing + extra),
             aligned=tuple(self._align_outputs()),
         )
+
+    def _compare_pixels(self) -> str:
+        """Return why the masks of bools or integers differ; empty if they agree."""
+        name, masks = self.layout.masks, self.expected.masks
+        if masks is None or masks.dtype.kind == "f":  # compared as aligned values
+            return ""
+        pairs = zip(self.rows, self.partners, strict=True)
+        counts = [
+            _count_pixels(self.expected.read_mask(row), self.found.read_mask(partner))
+            for row, partner in pairs
+        ]
+        if apart := sum(not self.tolerance.do_overlap(*pair) for pair in counts):
+            return f"{apart} of {len(counts)} pairs of masks in '{name}' do not overlap enough"
+        differing, covered = (sum(numbers) for numbers in zip((0, 0), *counts, strict=True))
+        if differing <= _DIFFERING_PIXELS * covered:
+            return ""
+        return f"{differing} of the {covered} pixels that masks in '{name}' cover differ"
 
     def _find_excused(self, boxes: Boxes, paired: NumpyArray, possible: NumpyArray) -> NumpyArray:
         """Return the rows of excused boxes: unmatched boxes with a score near the threshold.
@@ -256,6 +298,15 @@ class _Matching:
                 places=_add_column_indices(indices, columns),
                 scale=expected.others.reshape(-1),
                 part="other columns",
+            )
+        masks = expected.masks
+        if self.layout.masks is not None and masks is not None and masks.dtype.kind == "f":
+            yield Aligned(
+                output=self.layout.masks,
+                expected=_stack_masks(expected, rows),
+                found=_stack_masks(found, partners),
+                places=indices,
+                scale=masks.reshape(-1),
             )
         if self.layout.scores is None or expected.scores is None or found.scores is None:
             return
@@ -324,6 +375,18 @@ class _Matching:
         if not overlaps[at]:
             return " has no match, and no box overlaps it"
         return f" has no match; nearest is {others.describe_row(at)}, overlap {overlaps[at]:.3f}"
+
+
+def _count_pixels(expected: NumpyArray, found: NumpyArray) -> tuple[int, int]:
+    """Return the number of pixels that differ, and of those that one of two masks covers."""
+    differing, covered = expected != found, np.logical_or(expected, found)
+    return int(np.count_nonzero(differing)), int(np.count_nonzero(covered))
+
+
+def _stack_masks(boxes: Boxes, rows: NumpyArray) -> NumpyArray:
+    assert boxes.masks is not None
+    stacked: NumpyArray = boxes.masks[tuple(boxes.indices[rows].T)]
+    return stacked
 
 
 def _add_column_indices(indices: NumpyArray, columns: Sequence[int]) -> NumpyArray:
