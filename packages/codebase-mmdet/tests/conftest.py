@@ -67,6 +67,26 @@ SMALL: dict[str, dict[str, Any]] = {
     },
 }
 
+#: Before operator set 16, RoiAlign makes regions smaller than a feature as large as one. These
+#: proposals are larger, and the second stage hardly changes them.
+_ROIS = SMALL["faster-rcnn_r50_fpn_1x_coco"]
+_STDS = {"bbox_coder": {"target_stds": [0.01, 0.01, 0.02, 0.02]}}
+_MASK = {"in_channels": 16, "conv_out_channels": 16, "num_convs": 1, "num_classes": 6}
+SMALL["mask-rcnn_r50_fpn_1x_coco"] = {
+    **_ROIS,
+    "roi_head": {
+        "bbox_roi_extractor": {"out_channels": 16},
+        "bbox_head": {**_ROIS["roi_head"]["bbox_head"], **_STDS},
+        "mask_roi_extractor": {"out_channels": 16},
+        "mask_head": _MASK,
+    },
+    "test_cfg": {
+        "rpn": {"nms_pre": 10, "max_per_img": 10, "min_bbox_size": 8},
+        "rcnn": {"max_per_img": 5},
+    },
+}
+SMALL["rtmdet-ins_tiny_8xb32-300e_coco"] = _CSP
+
 
 @pytest.fixture
 def build() -> Callable[..., Any]:
@@ -98,12 +118,12 @@ EXPORTER = "export_config = dict(exporter='torchscript')\n"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Callable[[str], Path]:
+def config(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes a backend's config like MMDeploy's static configs."""
 
-    def config(backend: str) -> Path:
+    def config(backend: str, *masks: str) -> Path:
         kind = "ncnn_end2end" if backend == "ncnn" else "end2end"
-        outputs = ["detection_output"] if backend == "ncnn" else ["dets", "labels"]
+        outputs = ["detection_output"] if backend == "ncnn" else ["dets", "labels", *masks]
         path = tmp_path / f"detection_{backend}_static.py"
         path.write_text(CONFIG % (outputs, kind, backend) + EXPORTER)
         return path

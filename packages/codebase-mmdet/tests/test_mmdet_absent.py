@@ -95,11 +95,11 @@ def test_config_check_refuses_the_keys_that_deploy_refuses(
 ) -> None:
     monkeypatch.setitem(sys.modules, "mmdet", None)
     config = tmp_path / "mine.py"
-    keys = "export_postprocess_mask=False, iou_threshold=0.5"
+    keys = "sigma=0.5, iou_threshold=0.5"
     config.write_text(f"codebase_config = dict(type='mmdet', post_processing=dict({keys}))")
     ran = call_command(capfd, "config", "check", str(config))
     assert ran.code == 1
-    problem = "codebase_config.post_processing: 'export_postprocess_mask' is not a known key"
+    problem = "codebase_config.post_processing: 'sigma' is not a known key"
     assert ran.out.startswith(f"{config}:1:1: {problem}; available: ")
     config.write_text("codebase_config = dict(type='mmdet', model_type='end2edn')")
     assert (

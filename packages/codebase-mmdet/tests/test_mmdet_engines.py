@@ -29,6 +29,7 @@ CASES = [
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 # The boxes of random weights take few sides of some conditions.
 @pytest.mark.filterwarnings("ignore:.* never :enginebay.VerdictWarning")
+@pytest.mark.filterwarnings("ignore:.* occur in no sample:enginebay.VerdictWarning")
 @pytest.mark.parametrize(("name", "backend"), CASES)
 def test_a_config_of_mmdeploy_deploys_a_detector(
     build: Callable[..., Any],
@@ -51,6 +52,35 @@ def test_a_config_of_mmdeploy_deploys_a_detector(
     with eb.load(tmp_path / "out") as wrapper:
         found = wrapper.predict(PICTURE)
     assert all(0.5 <= box.score <= 1 and box.right <= 90 for box in found)
+
+
+MASKED = [
+    ("mask-rcnn_r50_fpn_1x_coco", "onnxruntime", ("float32", (1, 5, 28, 28))),
+    ("rtmdet-ins_tiny_8xb32-300e_coco", "openvino", ("bool", (1, 100, 64, 64))),
+]
+
+
+# Random weights propose regions of few anchors, and take few sides of some conditions.
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+@pytest.mark.parametrize(("name", "backend", "masks"), MASKED)
+def test_a_config_of_mmdeploy_deploys_a_detector_with_masks(
+    build: Callable[..., Any],
+    config: Callable[..., Path],
+    tmp_path: Path,
+    name: str,
+    backend: str,
+    masks: tuple[str, tuple[int, ...]],
+) -> None:
+    deployment = eb.deploy(
+        build(name, 64),
+        config=config(backend, "masks"),
+        work_dir=tmp_path / "out",
+        verify=eb.VerifyOptions(compare={"dets,labels,masks": "detections"}),
+    )
+    assert deployment.verdict == "verified"
+    *_, found = deployment.artifact.manifest.outputs
+    assert (found.name, found.dtype, found.dims) == ("masks", *masks)
 
 
 PARTITION = """\

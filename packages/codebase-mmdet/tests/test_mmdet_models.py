@@ -48,6 +48,41 @@ def test_the_rewritten_detector_finds_the_same_objects(
 
 
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+def test_the_rewritten_detector_returns_the_same_masks(build: Callable[..., Any]) -> None:
+    """Of each box of each image, by mmdet's own head, and 0 for padding."""
+    model, image, _ = build("mask-rcnn_r50_fpn_1x_coco", 64)
+    model.network.test_cfg.rcnn.score_thr = model.network.roi_head.test_cfg.score_thr = 0.19
+    images = torch.cat([image, torch.randn_like(image)])
+    with torch.no_grad():
+        _, labels, masks = model(images).values()
+        with eb.rewrite(model, backend=None) as rewriting:
+            _, kinds, found = rewriting.model(images).values()
+    assert masks.shape == (2, 5, 28, 28)
+    assert (labels < 0).any()
+    assert (labels >= 0).sum() > 1
+    assert torch.equal(labels, kinds)
+    torch.testing.assert_close(found, masks, rtol=1e-3, atol=1e-4)
+    assert not found[labels < 0].any()
+    assert found[labels >= 0].std() > 0.01
+
+
+def test_masks_that_cannot_be_exported_are_refused(build: Callable[..., Any]) -> None:
+    message, hint = fault(build, "cascade-mask-rcnn_r50_fpn_1x_coco")
+    assert message == (
+        "'cascade-mask-rcnn_r50_fpn_1x_coco' has masks that cannot be exported: of CascadeRoIHead "
+        "and ModuleList"
+    )
+    assert hint == "the masks of StandardRoIHead with FCNMaskHead, and of RTMDet-Ins, can be"
+    section = {"post_processing": {"export_postprocess_mask": True}}
+    message, hint = fault(build, "mask-rcnn_r50_fpn_1x_coco", **section)
+    assert message == (
+        "codebase_config.post_processing.export_postprocess_mask: True is not for "
+        "'mask-rcnn_r50_fpn_1x_coco', whose masks are exported as they lie in the boxes"
+    )
+    assert hint == "set export_postprocess_mask=False"
+
+
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 @pytest.mark.parametrize("name", NAMES[:4])
 def test_the_task_selects_candidates_like_mmdet(build: Callable[..., Any], name: str) -> None:
     """The detector with suppression and the task on all candidates find the same boxes."""
@@ -163,7 +198,7 @@ def test_unknown_and_unused_post_processing_keys_are_reported(
     assert message == (
         "codebase_config.post_processing: 'keep_topk' is not a known key; available: "
         "score_threshold, iou_threshold, keep_top_k, confidence_threshold, "
-        "max_output_boxes_per_class, pre_top_k, background_label_id"
+        "max_output_boxes_per_class, pre_top_k, background_label_id, export_postprocess_mask"
     )
     assert hint == "did you mean 'keep_top_k'?"
     given = {"score_threshold": 0.1, "pre_top_k": 5000, "background_label_id": -1}

@@ -22,12 +22,15 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import enginebay as eb
 from enginebay_mmdet import joining, nms, roi_align
-from enginebay_mmdet.source import suppressions
+from enginebay_mmdet.detector import OUTPUTS, select_class
+from enginebay_mmdet.source import has_box_masks, suppressions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mmdet.models.dense_heads.rtmdet_ins_head import RTMDetInsHead
     from mmdet.models.dense_heads.yolox_head import YOLOXHead
+    from mmdet.models.roi_heads import StandardRoIHead
     from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
     from mmengine.config import ConfigDict
 
@@ -65,6 +68,9 @@ class Deployed(nn.Module):
                 # these options.
                 config.nms.max_num = config.max_per_img
                 config.nms.setdefault("min_size", config.pop("min_bbox_size", -1))
+        if has_box_masks(self.detector.network):
+            # Their convolutions run after torch.vmap, which would fix the batch size in them.
+            self.detector.network.roi_head.predict_mask = lambda _, __, results, **___: results
 
     def forward(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # the name in the original
         """Return the same detections as ``Detector.forward``."""
@@ -87,21 +93,39 @@ class Deployed(nn.Module):
             results = (_mark_maps(*results),)
         tensors, structure = tree_flatten((maps, results))
 
-        def detect(image: Tensor, *mapped: Tensor) -> tuple[Tensor, Tensor]:
+        def detect(image: Tensor, *mapped: Tensor) -> tuple[Tensor, ...]:
             maps, results = tree_unflatten([level[None] for level in mapped], structure)
             with ExitStack() as undo:
                 _replace_method(undo, network, "extract_feat", maps)
                 if dense:
                     _replace_method(undo, head, "forward", results)
-                dets, labels = self.detector.detect(image[None])
+                dets, labels, *masks = self.detector.detect(image[None])
             # A box with score 0 is one that mmdet drops: its row becomes padding, as in Detector.
             is_box = dets[:, 4] > 0
-            return dets * is_box[:, None], torch.where(is_box, labels, -1)
+            masks = [values.logical_and(is_box[:, None, None]) for values in masks]
+            return dets * is_box[:, None], torch.where(is_box, labels, -1), *masks
 
-        dets, labels = torch.vmap(detect)(input, *tensors)
+        found = torch.vmap(detect)(input, *tensors)
+        if has_box_masks(network):
+            found += (_cut_masks(network.roi_head, maps, *found),)
         # Exporters do not infer the sizes of these: a graph without the shapes names them all.
         shape = (input.shape[0], self.detector.rows)
-        return {"dets": dets.reshape(*shape, 5), "labels": labels.reshape(shape)}
+        return {
+            name: values.reshape(*shape, *values.shape[-sizes:] if sizes else ())
+            for name, values, sizes in zip(OUTPUTS, found, (1, 0, 2), strict=False)
+        }
+
+
+def _cut_masks(
+    head: StandardRoIHead, maps: Sequence[Tensor], dets: Tensor, labels: Tensor
+) -> Tensor:
+    """Compute the mask of each box, for all images at once; 0 for padding."""
+    labels = labels.flatten()
+    # mmdet's first column is the image; pool_by_level knows it by the row.
+    rois = nn.functional.pad(dets[..., :4].flatten(0, 1), (1, 0))
+    logits = head._mask_forward(maps, rois)["mask_preds"]
+    masks = select_class(head, logits, labels.clamp(min=0)).sigmoid()
+    return masks * (labels >= 0)[:, None, None]
 
 
 def _mark_maps(maps: Sequence[Tensor]) -> list[Tensor]:
@@ -207,6 +231,27 @@ def join_mapped(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor
     return joint
 
 
+@REWRITERS.function("torch.nn.functional.interpolate")
+def enlarge_mapped(ctx: Context, input: Tensor, *rest: object, **options: Any) -> Tensor:  # noqa: A002  # torch's name
+    """Enlarge tensors that torch.vmap maps by multiplications with weights of rows and columns.
+
+    Of the operator torch makes a gather of the neighbours of each pixel there, which operator set
+    11 cannot express.
+    """
+    mapped = torch._C._functorch.is_batchedtensor(input)
+    if not mapped or rest or options.keys() != {"scale_factor", "mode"}:  # as RTMDet-Ins calls it
+        result: Tensor = ctx.origin_func(input, *rest, **options)
+        return result
+    rows, columns = (_weigh_neighbours(side, options["scale_factor"]) for side in input.shape[2:])
+    return rows @ input @ columns.T
+
+
+def _weigh_neighbours(size: int, factor: int) -> Tensor:
+    """Return the weights of bilinear interpolation, ``(size·factor)×size``."""
+    places = ((torch.arange(size * factor) + 0.5) / factor - 0.5).clamp(0, size - 1)
+    return (1 - (places[:, None] - torch.arange(size)).abs()).clamp(min=0)
+
+
 @REWRITERS.function("mmdet.models.dense_heads.yolox_head.YOLOXHead.predict_by_feat")
 def decode_yolox(
     ctx: Context,  # noqa: ARG001  # as all rewriters
@@ -277,6 +322,33 @@ def decode_yolov3(
     return [self._bbox_post_process(results, cfg, rescale, with_nms, meta)]
 
 
+@REWRITERS.function(
+    "mmdet.models.dense_heads.rtmdet_ins_head.RTMDetInsHead._mask_predict_by_feat_single"
+)
+def multiply_masks(
+    ctx: Context,  # noqa: ARG001  # as all rewriters
+    self: RTMDetInsHead,
+    mask_feat: Tensor,
+    kernels: Tensor,
+    priors: Tensor,
+) -> Tensor:
+    """Multiply matrices, where mmdet convolves with a group and kernels of 1×1 for each object."""
+    height, width = mask_feat.shape[-2:]
+    points = self.prior_generator.single_level_grid_priors(
+        (height, width), level_idx=0, device=mask_feat.device
+    )
+    offsets = (priors[:, None, :2] - points) / (priors[:, None, 2:3] * 8)
+    features = mask_feat.flatten(1).expand(priors.shape[0], -1, -1)
+    values = torch.cat([offsets.transpose(1, 2), features], 1)
+    weights, biases = self.parse_dynamic_params(kernels)
+    last = len(weights) - 1
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        matrix = weight.reshape(priors.shape[0], -1, values.shape[1])
+        values = matrix @ values + bias.reshape(priors.shape[0], -1, 1)
+        values = values.relu() if i < last else values
+    return values.reshape(-1, height, width)
+
+
 @REWRITERS.function("mmdet.models.layers.bbox_nms.multiclass_nms")
 def suppress_by_class(
     ctx: Context,
@@ -320,7 +392,10 @@ def pool_by_level(
     rois: Tensor,
     roi_scale_factor: float | None = None,
 ) -> Tensor:
-    """Pool each region at all feature levels; return each region's result at its assigned level."""
+    """Pool each region at all feature levels; return each region's result at its assigned level.
+
+    The regions are those of all images in turn, as many of each.
+    """
     levels = self.map_roi_levels(rois, len(feats))
     if roi_scale_factor is not None:
         rois = self.roi_rescale(rois, roi_scale_factor)
@@ -328,7 +403,7 @@ def pool_by_level(
     for level, (maps, layer) in enumerate(zip(feats, self.roi_layers, strict=False)):
         part = roi_align.pool_regions(
             maps,
-            rois[None, :, 1:],
+            rois[:, 1:].reshape(maps.shape[0], -1, 4),
             layer.spatial_scale,
             *layer.output_size,
             layer.sampling_ratio,

@@ -60,6 +60,7 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
     with quiet(), fixed_seed():
         network: Any = MMDET.build(config, request.name)
         _check_operators(network, request.name)
+        _check_masks(network, request.name, options)
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         else:
@@ -106,8 +107,10 @@ def _wrap_network(network: BaseDetector, rows: int, kind: str) -> nn.Module:
     from mmdet.models.detectors import SingleStageDetector
 
     if kind == "end2end":
-        from enginebay_mmdet.detector import Detector
+        from enginebay_mmdet.detector import Detector, return_box_masks
 
+        if has_box_masks(network):
+            return_box_masks(network.roi_head)
         return Detector(network, rows)
     if not isinstance(network, SingleStageDetector):
         raise ModelSourceError(
@@ -137,6 +140,34 @@ def _check_operators(network: BaseDetector, name: str) -> None:
         raise ModelSourceError(
             f"'{name}' requires operators of mmcv that cannot be replaced: {', '.join(missing)}",
             hint=f"operators with a replacement: {', '.join(sorted(_REPLACED_OPERATORS))}",
+        )
+
+
+def has_box_masks(network: BaseDetector) -> bool:
+    """Whether a network computes a mask inside of each box, as Mask R-CNN does."""
+    return bool(getattr(getattr(network, "roi_head", None), "with_mask", False))
+
+
+def _check_masks(network: BaseDetector, name: str, options: DetectorOptions) -> None:
+    """Check that a network with masks is one whose masks can be exported as the config asks.
+
+    Raises:
+        ModelSourceError: The head is not Mask R-CNN's, or its masks are asked for as pixels of the
+            image.
+    """
+    if not has_box_masks(network):
+        return
+    kinds = type(network.roi_head).__name__, type(network.roi_head.mask_head).__name__
+    if kinds != ("StandardRoIHead", "FCNMaskHead"):
+        raise ModelSourceError(
+            f"'{name}' has masks that cannot be exported: of {' and '.join(kinds)}",
+            hint="the masks of StandardRoIHead with FCNMaskHead, and of RTMDet-Ins, can be",
+        )
+    if options.post_processing.get("export_postprocess_mask"):
+        raise ModelSourceError(
+            "codebase_config.post_processing.export_postprocess_mask: True is not for "
+            f"'{name}', whose masks are exported as they lie in the boxes",
+            hint="set export_postprocess_mask=False",
         )
 
 

@@ -19,6 +19,7 @@ _KEYS = {
     "max_output_boxes_per_class": False,
     "pre_top_k": False,
     "background_label_id": False,
+    "export_postprocess_mask": True,
 }
 
 _log = logging.getLogger("enginebay.openmmlab")
