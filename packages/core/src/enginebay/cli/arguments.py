@@ -132,13 +132,13 @@ def data_set(args: Namespace) -> DataSet | None:
     return None
 
 
-def add_work_dir(parser: ArgumentParser) -> None:
+def add_work_dir(parser: ArgumentParser, default: str = "MODEL-BACKEND") -> None:
     """Add ``--work-dir`` and ``--overwrite``."""
     parser.add_argument(
         "--work-dir",
         type=Path,
         metavar="FOLDER",
-        help="the folder of the artifact (default: MODEL-BACKEND)",
+        help=f"the folder of the artifact (default: {default})",
     )
     parser.add_argument(
         "--overwrite",

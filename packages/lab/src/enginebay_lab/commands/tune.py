@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
     parser.usage = "enginebay tune ARTIFACT [--latency-ms MS] [--batch N …] [flags]"
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
-    add_work_dir(parser)
+    add_work_dir(parser, "ARTIFACT-tuned")
     parser.add_argument(
         "--latency-ms",
         type=float,
