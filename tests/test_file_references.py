@@ -162,8 +162,9 @@ def test_a_file_that_quantises_itself_may_run_in_8_bits(tmp_path: Path) -> None:
         "d = DequantizeLinear(q, s, z) v = DequantizeLinear(w, t) y = MatMul(d, v) }",
         s=np.float32(0.03),
         z=np.uint8(128),
-        t=np.float32(0.01),
-        w=np.random.default_rng(0).integers(-128, 127, (8, 6), np.int8),
+        t=np.float32(0.02),
+        # Half of the range: with all of it, ONNX Runtime saturates on x86 without VNNI.
+        w=np.random.default_rng(0).integers(-64, 63, (8, 6), np.int8),
     )
     for backend in ("onnxruntime", "openvino"):
         deployed = eb.deploy(

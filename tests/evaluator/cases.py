@@ -728,12 +728,13 @@ case(
     array(0.03, "f4"),
     array(100, "u1"),
 )
+# Weights of half the range: with all of it, ONNX Runtime saturates on x86 without VNNI.
 case(
     "QLinearMatMul",
     integers(0, 255, 2, 4, dtype="u1"),
     array(0.01, "f4"),
     array(120, "u1"),
-    integers(-128, 127, 4, 3, dtype="i1"),
+    integers(-64, 63, 4, 3, dtype="i1"),
     array([0.02] * 3, "f4"),
     array([0] * 3, "i1"),
     array(0.03, "f4"),
@@ -756,7 +757,7 @@ case(
     integers(0, 255, 1, 2, 5, 5, dtype="u1"),
     array(0.01, "f4"),
     array(120, "u1"),
-    integers(-128, 127, 3, 2, 3, 3, dtype="i1"),
+    integers(-64, 63, 3, 2, 3, 3, dtype="i1"),
     positive(3) / 50,
     array([0, 0, 0], "i1"),
     array(0.05, "f4"),
@@ -769,7 +770,7 @@ case(
     integers(0, 255, 1, 4, 5, 5, dtype="u1"),
     array(0.01, "f4"),
     array(120, "u1"),
-    integers(-128, 127, 4, 1, 3, 3, dtype="i1"),
+    integers(-64, 63, 4, 1, 3, 3, dtype="i1"),
     positive(4) / 50,
     array([0] * 4, "i1"),
     array(0.05, "f4"),
