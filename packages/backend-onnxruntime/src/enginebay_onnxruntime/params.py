@@ -28,9 +28,8 @@ def _session_options(params: OnnxruntimeParams) -> list[dict[str, str]]:
 def _provider_options(params: OnnxruntimeParams) -> list[dict[str, str]]:
     if not params.device.startswith("cuda"):
         return []
-    options = ("cudnn_conv_algo_search=HEURISTIC", "prefer_nhwc=1")
-    pairs = [f"CUDAExecutionProvider.{option}".split("=") for option in options]
-    return [params.provider_options | {name: value} for name, value in pairs]
+    options = {f"{CUDA}.cudnn_conv_algo_search": "HEURISTIC", f"{CUDA}.prefer_nhwc": "1"}
+    return [params.provider_options | {name: value} for name, value in options.items()]
 
 
 class OnnxruntimeParams(eb.BackendParams):
