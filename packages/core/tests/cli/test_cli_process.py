@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import enginebay as eb
 from enginebay_testing.command_runs import command, environment
 
 from .conftest import terminal
@@ -104,6 +105,8 @@ def test_a_swallowed_signal_still_ends_the_command(
     assert {path.name for path in here.iterdir()} - {"__pycache__"} == {
         *("deaf.py", "net.py", "tiny.onnx"),
     }
+    # The process is not interrupted any more after the command.
+    assert eb.deploy("net.py:build", backend="loopback", work_dir="next").verdict == "verified"
 
 
 @pytest.mark.process

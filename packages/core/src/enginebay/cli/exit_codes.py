@@ -113,8 +113,6 @@ def _raise_at_signals() -> Iterator[None]:
 
     Therefore cleanup code runs before the process ends.
     """
-    # A process may run several commands, in tests for example.
-    forget_interruption()
     previous = {
         number: handler
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -128,6 +126,8 @@ def _raise_at_signals() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        # A process may go on after the command, in tests for example.
+        forget_interruption()
 
 
 @contextmanager

@@ -34,5 +34,5 @@ def raise_if_interrupted() -> None:
 
 
 def forget_interruption() -> None:
-    """Clear the stored interruptions before the next command."""
+    """Clear the stored interruptions at the end of a command."""
     _interruptions.clear()
