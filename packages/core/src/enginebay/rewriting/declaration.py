@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from enginebay.errors import RewriterError
@@ -82,7 +83,7 @@ class RewriterSet:
     def from_distribution(self, distribution: str) -> RewriterSet:
         """Return a copy of the set, with ``distribution`` recorded as the package that ships it."""
         marked = self._like(distribution)
-        marked._rewriters = [replace(each, distribution=distribution) for each in self]
+        marked._rewriters = [_mark(each, distribution) for each in self]
         return marked
 
     def joined(self, other: RewriterSet) -> RewriterSet:
@@ -237,6 +238,12 @@ class RewriterSet:
             return replacement
 
         return decorator
+
+
+@lru_cache(maxsize=10_000)
+def _mark(rewriter: Rewriter, distribution: str) -> Rewriter:
+    # Cached, since every context marks the same few hundred rewriters of the plugins.
+    return replace(rewriter, distribution=distribution)
 
 
 def check_sets(rewriters: object) -> None:

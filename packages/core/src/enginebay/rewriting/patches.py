@@ -306,13 +306,11 @@ def _find_aliases(patches: list[AttributePatch]) -> None:
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []
-    # In copies of the dictionaries, since other threads may import modules meanwhile.
-    # A few thousand modules hold about 80,000 values. The first check of a module, which runs no
-    # Python code for each value, halves the time.
+    # A few thousand modules hold about 80,000 values. The first check of a module runs no Python
+    # code, and therefore no other thread that changes the module. The second is in a copy.
+    has_none_of = set(by_id).isdisjoint
     for module in list(sys.modules.values()) if by_id else ():
-        if isinstance(module, ModuleType) and not by_id.keys().isdisjoint(
-            map(id, list(vars(module).values()))
-        ):
+        if isinstance(module, ModuleType) and not has_none_of(map(id, vars(module).values())):
             for name, value in list(vars(module).items()):
                 if id(value) in by_id:
                     by_id[id(value)].locations.append((module, name))

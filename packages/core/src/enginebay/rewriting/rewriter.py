@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -114,7 +115,7 @@ class Rewriter:
         """Note on an error that this rewriter raised it, and what it rewrites."""
         err.add_note(f'in the {self.kind} rewriter of "{self.name}"')
 
-    @property
+    @cached_property
     def condition(self) -> str:
         """The conditions as text, such as ``backend ncnn, torch>=2.9``; ``always`` without any."""
         parts = [f"backend {self.backend}"] if self.backend else []
@@ -124,14 +125,14 @@ class Rewriter:
         parts += [NEEDS[need] for need in self.needs]
         return ", ".join(parts) or "always"
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """The precedence: 2 (first) for the caller's rewriters, 1 for plugins', 0 for fallbacks."""
         if self.fallback:
             return 0
         return 2 if self.distribution is None else 1
 
-    @property
+    @cached_property
     def operator(self) -> str:
         """The replaced torch operator, such as ``aten.roll``; ``name`` for any other object."""
         if self.kind == "lowering":
@@ -143,7 +144,7 @@ class Rewriter:
             return self.name.removeprefix("torch.ops.") if ".ops." in self.name else f"aten.{last}"
         return self.name
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """The replacement's dotted name, for messages."""
         return f"{self.replacement.__module__}.{_qualified_name(self.replacement)}"

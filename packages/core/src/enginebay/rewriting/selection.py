@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from enginebay.errors import RewriterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from enginebay.params import IRKind
     from enginebay.rewriting.rewriter import Rewriter, Target
-
-    VersionOf = Callable[[str], str | None]
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -43,11 +41,10 @@ def select_applicable(rewriters: Sequence[Rewriter], target: Target) -> Selectio
 
     If the caller's own rewriters are for other targets only, there is a line for each of them.
     """
-    version_of = _version_lookup()
     selected = tuple(
         rewriter
         for rewriter in rewriters
-        if _static_conditions_hold(rewriter, target.backend, target.ir, version_of)
+        if _static_conditions_hold(rewriter, target.backend, target.ir)
         and (rewriter.check is None or rewriter.check(target))
     )
     # A set for several backends has rewriters that do not apply: that is no line.
@@ -128,10 +125,9 @@ def list_rewriters(
         ``check`` and the ``needs`` of a lowering are only evaluated during an export. If they
         are false, the next rewriter for the same name is used; so both rewriters map to None.
     """
-    version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}
     for rewriter in (each for group in rewriters for each in group):
-        if _static_conditions_hold(rewriter, backend, ir, version_of):
+        if _static_conditions_hold(rewriter, backend, ir):
             by_name.setdefault((rewriter.kind, rewriter.name), []).append(rewriter)
     listed: dict[Rewriter, Rewriter | None] = {}
     for key in sorted(by_name):
@@ -187,34 +183,26 @@ def _tie_error(first: Rewriter, second: Rewriter) -> RewriterError:
     )
 
 
-def _static_conditions_hold(
-    rewriter: Rewriter, backend: str, ir: IRKind, version_of: VersionOf
-) -> bool:
+def _static_conditions_hold(rewriter: Rewriter, backend: str, ir: IRKind) -> bool:
     return (
         (rewriter.backend is None or rewriter.backend == backend)
         and (rewriter.ir is None or rewriter.ir == ir)
-        and (not rewriter.versions or _versions_hold(rewriter.versions, version_of))
+        and (not rewriter.versions or _versions_hold(rewriter.versions))
     )
 
 
-def _versions_hold(versions: Mapping[str, str], version_of: VersionOf) -> bool:
+def _versions_hold(versions: Mapping[str, str]) -> bool:
     from packaging.specifiers import SpecifierSet
 
-    return all(
-        (installed := version_of(distribution)) is not None
-        # Nightly builds of torch are prereleases.
-        and SpecifierSet(specifier).contains(installed, prereleases=True)
-        for distribution, specifier in versions.items()
-    )
+    try:
+        return all(
+            # Nightly builds of torch are prereleases.
+            SpecifierSet(specifier).contains(_find_version(distribution), prereleases=True)
+            for distribution, specifier in versions.items()
+        )
+    except PackageNotFoundError:
+        return False
 
 
-def _version_lookup() -> VersionOf:
-    # A new cache for each selection: distributions may be installed while the process runs.
-    @cache
-    def version_of(distribution: str) -> str | None:
-        try:
-            return version(distribution)
-        except PackageNotFoundError:
-            return None
-
-    return version_of
+# What is not found is not stored: distributions may be installed while the process runs.
+_find_version = cache(version)

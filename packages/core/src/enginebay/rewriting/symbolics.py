@@ -85,12 +85,16 @@ class SymbolicRewriters:
             from enginebay.rewriting.dynamo_symbolics import add_translations
 
             add_translations(undo, [(self._layer[patch.key].rewriter, patch) for patch in patches])
-        else:
+        # A fallback may be without effect, and watching takes a search of all loaded modules.
+        elif watched := [
+            each.rewriter
+            for each in self.active
+            if each.rewriter.is_pytorch and not each.rewriter.fallback
+        ]:
             from enginebay.rewriting.torchscript_symbolics import watch_constants
 
-            operators = [each.rewriter for each in self.active if each.rewriter.is_pytorch]
             watch_constants(
-                undo, operators, lambda *why: self.unused.append(self._refuse_symbolic(*why))
+                undo, watched, lambda *why: self.unused.append(self._refuse_symbolic(*why))
             )
 
     def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> str:

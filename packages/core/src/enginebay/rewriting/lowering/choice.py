@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
+from enginebay.rewriting.dotted_names import NameNotFoundError
 from enginebay.rewriting.lowering.operators import (
     find_overloads,
     has_complex,
@@ -76,7 +76,6 @@ def choose_lowerings(rewriters: Iterable[Rewriter], target: Target) -> LoweringC
     untranslated: dict[OpOverload, list[Rewriter]] = {}
     for rewriter in rewriters:
         try:
-            find_name("torch.ops")  # fails if torch is not loaded; it must not be imported here
             overloads = find_overloads(rewriter.name)
         except NameNotFoundError as err:
             not_found.append(f'the lowering of "{rewriter.name}" was not used: {err}')
@@ -108,7 +107,7 @@ def choose_lowerings(rewriters: Iterable[Rewriter], target: Target) -> LoweringC
 
 def _is_lacking(overload: OpOverload, rewriter: Rewriter, target: Target) -> bool:
     if target.operators is None:
-        return is_listed(overload, target.lacking)
+        return bool(target.lacking) and is_listed(overload, target.lacking)
     if "complex" in rewriter.needs and not has_complex(target.operators):
         return True
     return not is_listed(overload, target.operators)

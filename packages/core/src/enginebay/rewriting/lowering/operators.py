@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
 from enginebay import torch_private
 from enginebay.errors import nearest
-from enginebay.rewriting.dotted_names import NameNotFoundError
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -27,8 +29,14 @@ def find_overloads(name: str) -> list[OpOverload]:
         name: A name in ``torch.ops``: ``aten.max``, ``aten.max.dim``.
 
     Raises:
-        NameNotFoundError: ``torch.ops`` has no such operator.
+        NameNotFoundError: ``torch.ops`` has no such operator, or torch is not loaded.
     """
+    return _find_in_aten(name) if name.startswith("aten.") else _find_overloads(name)
+
+
+def _find_overloads(name: str) -> list[OpOverload]:
+    if "torch" not in sys.modules:
+        find_name("torch.ops")  # fails; torch must not be imported here
     import torch
 
     namespace, operator, *overload = name.split(".")
@@ -43,6 +51,10 @@ def find_overloads(name: str) -> list[OpOverload]:
     overloads = [getattr(packet, each) for each in overload or packet.overloads()]
     # A captured graph has no operators that write to their arguments.
     return [each for each in overloads if not torch_private.schema_of(each).is_mutable]
+
+
+#: PyTorch's own operators never change, as those of other libraries do when a file is run again.
+_find_in_aten = cache(_find_overloads)
 
 
 def operator_name(overload: OpOverload) -> str:
