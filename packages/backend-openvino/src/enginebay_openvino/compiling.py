@@ -74,6 +74,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
         compiled = core.compile_model(path, device, properties)
         if not is_set and may_overwrite_its_query(compiled):
             properties |= SEPARATE_KERNELS
+            del compiled  # its copy of the weights may be the size of the network
             compiled = core.compile_model(path, "CPU", properties)
     except Exception as err:
         # OpenVINO's message for an operator of neither OpenVINO nor an extension.
