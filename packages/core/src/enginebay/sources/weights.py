@@ -139,7 +139,7 @@ def digest_weights(model: nn.Module) -> str:
             if is_torch(value):
                 digest.update(f"{tuple(value.shape)}".encode())
                 # Not tobytes: a copy of gigabytes takes as long as their digest.
-                digest.update(np.ascontiguousarray(to_numpy(value)).reshape(-1).view(np.uint8))
+                digest.update(np.ascontiguousarray(to_numpy(value)).reshape(-1).view(np.uint8).data)
     except Exception:  # noqa: BLE001  # a model's own state_dict, or tensors that NumPy lacks
         return ""
     return digest.hexdigest()
