@@ -37,6 +37,8 @@ _T = TypeVar("_T")
 def import_torch() -> None:
     """Import torch with the compiler, which the first run of a model under a mode imports.
 
+    Without torch nothing happens: the import of the model says what needs it.
+
     ``_dynamo``: no public module imports it. The collector of garbage, of which imports leave none,
     would scan the million objects that they make again and again.
     """
@@ -44,6 +46,8 @@ def import_torch() -> None:
     gc.disable()
     try:
         import torch._dynamo  # noqa: F401
+    except (ImportError, OSError):
+        pass
     finally:
         if is_collecting:
             gc.enable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,8 +94,7 @@ def import_torch(settings: Settings, model: object, args: object, steps: Steps) 
         shapes = params.input_shapes or params.min_shapes or params.max_shapes
         given = args is not None or settings.data is not None or bool(shapes)
         check_source(name, Path(), has_inputs=given)
-    # Without torch, the import of the model says what needs it.
-    with steps("import torch"), suppress(ImportError, OSError):
+    with steps("import torch"):
         torch_private.import_torch()
 
 

@@ -65,7 +65,7 @@ def run() -> Iterator[Row]:
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers() or (
         not torch.cuda.is_available()
     ):
-        print("cuda: no GPU with CUDA, and nothing was measured", file=sys.stderr)
+        print("gpu: no GPU with CUDA, and nothing was measured", file=sys.stderr)
         return
     for case in CASES:
         with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
@@ -89,7 +89,7 @@ def _row(case: _Case, artifact: eb.Artifact, example: Tensor, *, graph: bool, li
     kind = "bare CUDA graph" if graph else "bare IOBinding"
     unit = "ms" if found.bare > 1e-3 else "µs"
     what = f"{case.what}, {case.precision}"
-    return Row.of("cuda", what, f"onnxruntime, {kind}", found, unit, limit)
+    return Row.of("gpu", what, f"onnxruntime, {kind}", found, unit, limit)
 
 
 def _bare(artifact: eb.Artifact, tensor: Tensor, *, graph: bool) -> Side:
