@@ -73,7 +73,8 @@ def _measure_elsewhere(group: str) -> list[Row | Budget]:
     ran = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if not ran.stdout:
         raise SystemExit(ran.returncode)
-    rows = json.loads(ran.stdout)["rows"]
+    # A native library may have printed before.
+    rows = json.loads(ran.stdout[ran.stdout.index(b"{\n") :])["rows"]
     for row in rows:
         del row["holds"]
     return [Row(**row) if "bare" in row else Budget(**row) for row in rows]
