@@ -165,6 +165,14 @@ WRONG = {
     ("--latency-ms", "0"): "error: 'latency_ms' is 0, expected a positive number\n",
     ("--batch", "0"): "error: 'batches' is 0, expected an integer of 1 or more\n",
     ("--axis", "naps=1"): "error: unknown parameter 'naps' for sleepy\nhint: did you mean 'nap'?\n",
+    ("--axis", "nap="): "error: --axis nap= has no values\nhint: --axis 'threads=1 2'\n",
+    ("--axis", "nap=1", "--axis", "nap=2"): (
+        "error: parameter 'nap' is specified twice\nhint: remove one of them\n"
+    ),
+    ("--axis", "file_name=a"): (
+        "error: parameter 'file_name' of sleepy may change more than the speed\n"
+        "hint: parameters to try: nap, gain, rest\n"
+    ),
     ("--axis", "seed=1"): (
         "error: parameter 'seed' of sleepy may change more than the speed\n"
         "hint: parameters to try: nap, gain, rest\n"
@@ -225,6 +233,21 @@ def test_an_invalid_value_is_refused_before_anything_runs(artifact: Path, tmp_pa
         lab.tune(artifact, work_dir=tmp_path / "new", params={"nap": ["x"]})
 
 
+def test_an_error_at_the_end_shows_what_was_measured(
+    cli: Run, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("enginebay_lab.tuning.tune_artifact.staging", fill_disk)
+    words = ("--axis", "nap=2", "--duration", "1")
+    ran = cli("tune", str(artifact), "--work-dir", str(tmp_path / "new"), *words)
+    assert ran.code == 1
+    assert re.search("nap=2.0 +verified", ran.out)
+    assert " ended early; nothing written" in ran.out
+    assert ran.err.count("error: ") == 1
+
+
 def test_ctrl_c_shows_what_was_measured(
     cli: Run, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,5 +257,5 @@ def test_ctrl_c_shows_what_was_measured(
     ran = cli("tune", str(artifact), "--work-dir", str(out), "--batch", "33", *axes)
     assert ran.code == 130
     assert re.search("gain=3.0 +mismatched", ran.out)
-    assert "fastest   interrupted; nothing written" in ran.out
+    assert "fastest   ended early; nothing written" in ran.out
     assert not out.parent.exists()

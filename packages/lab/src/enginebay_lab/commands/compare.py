@@ -25,7 +25,7 @@ from enginebay_lab.commands.result_output import add_report_flag, check_report_f
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from enginebay import BackendParams
 
@@ -114,16 +114,31 @@ def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
             continue
 
 
-def read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, list[object]]:
-    """Return a parameter's name and its values from a text such as ``threads=1 2``.
+def read_axes(
+    texts: Sequence[str], kinds: Sequence[type[BackendParams]], given: Collection[str] = ()
+) -> dict[str, list[object]]:
+    """Return the values of parameters by their names, from texts such as ``threads=1 2``.
+
+    Args:
+        texts: The arguments of ``--axis``.
+        kinds: The classes of the backends' parameters.
+        given: Names of parameters that have their own flags in the command.
 
     Raises:
-        UsageError: The text has another form, or a value does not fit.
+        UsageError: A text has another form, a value does not fit, or a name is there twice.
     """
+    axes: dict[str, list[object]] = {}
+    for text in texts:
+        name, values = _read_axis(text, kinds)
+        if name in axes or name in given:
+            raise UsageError(f"parameter '{name}' is specified twice", hint="remove one of them")
+        axes[name] = values
+    return axes
+
+
+def _read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, list[object]]:
     field, _, values = text.partition("=")
     name, flag = field.replace("-", "_"), field.replace("_", "-")
-    if name in ("precision", "work_dir"):
-        raise UsageError(f"--axis cannot set '{name}'", hint="--precision fp32,fp16")
     # Another parser, which reads one value as the parameter's flag does.
     parser = ArgumentParser(add_help=False, exit_on_error=False)
     switches: dict[str, str] = {}
@@ -137,6 +152,8 @@ def read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, lis
         found = [parser.parse_known_args([each])[0] for each in flags]
     except (ArgumentError, ValueError) as err:
         raise UsageError(f"--axis {text}: {err}", hint="--axis 'threads=1 2'") from err
+    if not words:
+        raise UsageError(f"--axis {text} has no values", hint="--axis 'threads=1 2'")
     # Of a parameter that no backend has, compare() tells.
     return name, [getattr(each, name, word) for each, word in zip(found, words, strict=True)]
 
@@ -159,11 +176,10 @@ def run(args: Namespace) -> int:
     for kind in _params_classes(names):
         # A list is one value here, and several for compare().
         params |= {name: [value] for name, value in kind.given_arguments(args).items()}
-    for text in args.axis:
-        name, values = read_axis(text, list(_params_classes(names)))
-        if name in params:
-            raise UsageError(f"parameter '{name}' is specified twice", hint="remove one of them")
-        params[name] = values
+    axes = read_axes(args.axis, list(_params_classes(names)), params)
+    for name in {"precision", "work_dir"}.intersection(axes):
+        raise UsageError(f"--axis cannot set '{name}'", hint="--precision fp32,fp16")
+    params |= axes
     precisions = [name for value in args.precision for name in value.split(",") if name]
     params.pop("precision", None)  # compare() takes a list of precisions instead
     # Without the flag, the command would find the artifacts that it made.

@@ -12,8 +12,9 @@ from enginebay.commands import (
     repeatable_command,
     stdout_on_stderr,
 )
+from enginebay.errors import EnginebayError
 from enginebay_lab.commands.benchmark import parse_numbers
-from enginebay_lab.commands.compare import read_axis
+from enginebay_lab.commands.compare import read_axes
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -79,7 +80,7 @@ def run(args: Namespace) -> int:
 
     artifact = open_artifact(args.artifact)
     kinds = [get_backend(artifact.backend).Params]
-    axes = dict(read_axis(text, kinds) for text in args.axis)
+    axes = read_axes(args.axis, kinds)
     target = args.work_dir or artifact.path.with_name(f"{artifact.path.name}-tuned")
     target = check_target(target, overwrite=args.overwrite)
     search = Search(
@@ -94,9 +95,10 @@ def run(args: Namespace) -> int:
     try:
         with progress() as watch, stdout_on_stderr():
             tuning = search.run(target, args.overwrite, watch, command)
-    except KeyboardInterrupt:
-        if not args.json:  # whose document is the error
-            print_blocks(search.result().blocks())
+    except (KeyboardInterrupt, EnginebayError, OSError):
+        so_far = search.result()
+        if so_far.rows and not args.json:  # whose document is the error
+            print_blocks(so_far.blocks())
         raise
     if args.json:
         print_json(tuning.to_dict())

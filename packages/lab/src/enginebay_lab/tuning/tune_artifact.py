@@ -210,7 +210,7 @@ class Search:
                 )
         return tuning
 
-    def result(self, outcome: str = "interrupted; nothing written", **fields: Any) -> Tuning:
+    def result(self, outcome: str = "ended early; nothing written", **fields: Any) -> Tuning:
         """Return the rows so far as a result."""
         rows = tuple(self._rows.values())
         notes = collect_notes(self._machine, [row.speed for row in rows if row.speed])
