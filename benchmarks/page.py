@@ -43,8 +43,19 @@ REASONS = {
     "count: some microseconds, which a slower processor has more of.",
     "tiny": "As for 16 floats: microseconds of Python, for checks and for the copy of the outputs.",
     "Add, 2^20 floats, NumPy": "Microseconds of Python after a call whose data fills the caches.",
+    "ResNet-50: wall time": "The verdict on six samples, in the model and again in the engine: of "
+    "11.2 seconds, `--probes 0`, with the example alone, saves 1.2.",
+    "ResNet-50: processor time": "As for the wall time; each of these runs uses both cores.",
+    "ResNet-50: peak memory": "The engine is tried in a process of its own, with 0.3 GB, while the "
+    "one that exported still holds the model. For TensorRT: what it imports.",
+    "a digit": "A digit takes a fifth of a millisecond, of which checks and metrics in Python are "
+    "a part.",
+    "onnxruntime, an image": "Of a conversion that takes a second, the trial of the engine in a "
+    "process of its own takes 0.35, which the quantiser alone does not have.",
+    "openvino, an image": "As for ONNX Runtime: the trial takes 0.4 to 0.8 seconds.",
+    "a cell, ResNet-50": "A cell checks and digests the model, and writes its row.",
     "enter and leave with 200 rewriters": "Those of the caller, and all of Enginebay's own, whose "
-    "operators are asked what torch does with them at every entry. A deployment enters some times.",
+    "operators are asked what torch does with them. A deployment enters a few times.",
     "enter and leave with one C function outside torch": "Only a search finds other names of a "
     "function in C: it reads each of the 85,000 values of 2,300 modules.",
     "a context around an export by torchscript": "Of an export of half a second: the entry, "
@@ -103,7 +114,10 @@ def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
     yield "median of the turns' ratios, with its 95 % confidence interval. Each engine uses one"
     yield "thread."
     yield ""
-    yield f"This run: {_machine(load)}.\n"
+    yield f"This run: {_machine(load)}. A machine with slower cores takes longer for Python than"
+    yield "for arithmetic, so that ratios of microseconds differ between machines. `python -m"
+    yield "benchmarks large` and, with a GPU, `gpu` are run by name; see [what a deployment"
+    yield "needs of memory](../how-to/deployment-time.md#what-it-needs-of-memory).\n"
     peers = [row for row in rows if isinstance(row, Row) and row.group == "peers"]
     yield from describe_peers((row.what, row.against, row.ratio) for row in peers)
     yield ""
