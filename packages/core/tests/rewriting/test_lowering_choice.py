@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -333,3 +335,22 @@ def test_origin_op_of_a_plugins_lowering_is_the_builtin_lowering(sizes):
     torch.testing.assert_close(program.module()(X), X.norm() + 1)
     assert {"aten.linalg_vector_norm"} == set(report.fired)
     assert not any("vector_norm" in each for each in targets(program))
+
+
+@pytest.mark.process
+def test_names_of_lacking_operators_are_checked_before_torch_is_loaded() -> None:
+    code = (
+        "import sys\n"
+        "from enginebay.rewriting.lowering import choose_lowerings\n"
+        "from enginebay.rewriting.rewriter import Rewriter, Target\n"
+        "rewriter = Rewriter('lowering', 'aten.relu', print, needs=('lacking',))\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(choose_lowerings([rewriter], Target(backend='x')).selection.not_found)\n"
+        "choice = choose_lowerings([rewriter], Target(backend='x', lacking=('aten.relu',)))\n"
+        "print(*choice.winners)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    missing, found = ran.stdout.splitlines()
+    assert 'no module "torch" is loaded' in missing
+    assert found == "aten.relu.default"

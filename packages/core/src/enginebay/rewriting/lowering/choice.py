@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.dotted_names import NameNotFoundError
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.lowering.operators import (
     find_overloads,
     has_complex,
@@ -76,6 +77,8 @@ def choose_lowerings(rewriters: Iterable[Rewriter], target: Target) -> LoweringC
     untranslated: dict[OpOverload, list[Rewriter]] = {}
     for rewriter in rewriters:
         try:
+            if "torch" not in sys.modules:
+                find_name("torch.ops")  # fails; torch must not be imported here
             overloads = find_overloads(rewriter.name)
         except NameNotFoundError as err:
             not_found.append(f'the lowering of "{rewriter.name}" was not used: {err}')

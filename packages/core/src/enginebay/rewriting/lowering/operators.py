@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
 from enginebay import torch_private
 from enginebay.errors import nearest
-from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
+from enginebay.rewriting.dotted_names import NameNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -29,14 +28,12 @@ def find_overloads(name: str) -> list[OpOverload]:
         name: A name in ``torch.ops``: ``aten.max``, ``aten.max.dim``.
 
     Raises:
-        NameNotFoundError: ``torch.ops`` has no such operator, or torch is not loaded.
+        NameNotFoundError: ``torch.ops`` has no such operator.
     """
     return _find_in_aten(name) if name.startswith("aten.") else _find_overloads(name)
 
 
 def _find_overloads(name: str) -> list[OpOverload]:
-    if "torch" not in sys.modules:
-        find_name("torch.ops")  # fails; torch must not be imported here
     import torch
 
     namespace, operator, *overload = name.split(".")
@@ -53,7 +50,7 @@ def _find_overloads(name: str) -> list[OpOverload]:
     return [each for each in overloads if not torch_private.schema_of(each).is_mutable]
 
 
-#: PyTorch's own operators never change, as those of other libraries do when a file is run again.
+#: Of other libraries, operators may be defined again, as by a notebook's cell that runs twice.
 _find_in_aten = cache(_find_overloads)
 
 
