@@ -71,10 +71,11 @@ def _measure(groups: Sequence[str]) -> list[Row | Budget]:
 def _measure_elsewhere(group: str) -> list[Row | Budget]:
     command = (sys.executable, "-m", "benchmarks", group, "--json")
     ran = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if not ran.stdout:
-        raise SystemExit(ran.returncode)
     # A native library may have printed before.
-    rows = json.loads(ran.stdout[ran.stdout.index(b"{\n") :])["rows"]
+    _, start, rest = ran.stdout.partition(b"{\n")
+    if not start:  # an exception, whose traceback is on stderr
+        raise SystemExit(ran.returncode)
+    rows = json.loads(start + rest)["rows"]
     for row in rows:
         del row["holds"]
     return [Row(**row) if "bare" in row else Budget(**row) for row in rows]

@@ -35,31 +35,32 @@ PLOTS = (
         },
     ),
 )
-#: What a row measures → why it may exceed its limit.
+#: A row → why it may exceed its limit.
 REASONS = {
-    "Add, 16 floats, torch": "Two conversions between torch and NumPy, which a caller writes by "
-    "hand otherwise, take as long. With NumPy arrays they are not needed.",
-    "Add, 16 floats": "The network takes so little that the lines of Python that check its inputs "
-    "count: some microseconds, which a slower processor has more of.",
-    "tiny": "As for 16 floats: microseconds of Python, for checks and for the copy of the outputs.",
-    "Add, 2^20 floats, NumPy": "Microseconds of Python after a call whose data fills the caches.",
-    "ResNet-50: wall time": "The verdict on six samples, in the model and again in the engine: of "
-    "11.2 seconds, `--probes 0`, with the example alone, saves 1.2.",
-    "ResNet-50: processor time": "As for the wall time; each of these runs uses both cores.",
-    "ResNet-50: peak memory": "The engine is tried in a process of its own, with 0.3 GB, while the "
-    "one that exported still holds the model. For TensorRT: what it imports.",
-    "a digit": "A digit takes a fifth of a millisecond, of which checks and metrics in Python are "
-    "a part.",
-    "onnxruntime, an image": "Of a conversion that takes a second, the trial of the engine in a "
-    "process of its own takes 0.35, which the quantiser alone does not have.",
-    "openvino, an image": "As for ONNX Runtime: the trial takes 0.4 to 0.8 seconds.",
-    "a cell, ResNet-50": "A cell checks and digests the model, and writes its row.",
-    "enter and leave with 200 rewriters": "Those of the caller, and all of Enginebay's own, whose "
-    "operators are asked what torch does with them. A deployment enters a few times.",
-    "enter and leave with one C function outside torch": "Only a search finds other names of a "
-    "function in C: it reads each of the 85,000 values of 2,300 modules.",
-    "a context around an export by torchscript": "Of an export of half a second: the entry, "
-    "and the calls of torch functions that a rewriter must see.",
+    "wrapper: Add, 16 floats, torch": "Two conversions between torch and NumPy, which a caller "
+    "writes by hand otherwise, take as long. With NumPy arrays they are not needed.",
+    "wrapper: Add, 2^20 floats, NumPy": "Microseconds of Python after a call whose data fills the "
+    "caches.",
+    "openvino: Add, 16 floats": "The network takes so little that the lines of Python that check "
+    "its inputs count: some microseconds, which a slower processor has more of.",
+    "ncnn: tiny": "Microseconds of Python, for checks and for the copy of the outputs.",
+    "rewriting: enter and leave with 200 rewriters": "Those of the caller, and all of Enginebay's "
+    "own, whose operators are asked what torch does with them. A deployment enters a few times.",
+    "rewriting: enter and leave with one C function outside torch": "Only a search finds other "
+    "names of a function in C: it reads each value of each loaded module.",
+    "rewriting: a context around an export by torchscript": "The entry, and the calls of torch "
+    "functions that a rewriter must see.",
+    "deploy: ResNet-50: wall time": "The verdict on six samples, in the model and again in the "
+    "engine; `--probes 0` compares the example alone, as the script does.",
+    "deploy: ResNet-50: processor time": "As for the wall time; each run uses both cores.",
+    "deploy: ResNet-50: peak memory": "The engine is tried in a process of its own while the "
+    "process that exported still holds the model.",
+    "evaluate: a digit": "A digit takes a fifth of a millisecond, of which checks and metrics in "
+    "Python are a part.",
+    "calibration: onnxruntime, an image": "The trial of the engine in a process of its own takes a "
+    "third of such a short conversion, and the quantiser alone has none.",
+    "calibration: openvino, an image": "As for ONNX Runtime.",
+    "sweep: a cell, ResNet-50": "A cell checks and digests the model, and writes its row.",
 }
 #: The largest difference between two calls that are equally fast.
 EQUAL = 0.05
@@ -115,9 +116,10 @@ def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
     yield "thread."
     yield ""
     yield f"This run: {_machine(load)}. A machine with slower cores takes longer for Python than"
-    yield "for arithmetic, so that ratios of microseconds differ between machines. `python -m"
-    yield "benchmarks large` and, with a GPU, `gpu` are run by name; see [what a deployment"
-    yield "needs of memory](../how-to/deployment-time.md#what-it-needs-of-memory).\n"
+    yield "for arithmetic, so that ratios of microseconds differ between machines. A group that"
+    yield "could not run there, such as `gpu` without a GPU, has no rows. `large`, which is run by"
+    yield "name, has none either: [what a deployment needs of"
+    yield "memory](../how-to/deployment-time.md#what-it-needs-of-memory) has its figures.\n"
     peers = [row for row in rows if isinstance(row, Row) and row.group == "peers"]
     yield from describe_peers((row.what, row.against, row.ratio) for row in peers)
     yield ""
@@ -134,7 +136,8 @@ def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
         yield "| what | why |"
         yield "|---|---|"
         for row in missed:
-            yield f"| {row.group}: {row.what} | {REASONS.get(row.what, 'not known')} |"
+            what = f"{row.group}: {row.what}"
+            yield f"| {what} | {REASONS.get(what, 'not known')} |"
 
 
 def describe_peers(rows: Iterable[tuple[str, str, float]]) -> Iterator[str]:
