@@ -197,7 +197,7 @@ def test_an_axis_is_a_row_for_each_value_of_a_parameter(cli: Run, here: Path) ->
     ("axis", "message", "hint"),
     [
         ("thread=1 2", "unknown parameter 'thread' for onnxruntime", None),
-        ("inter-op-threads", "the list of values of 'inter_op_threads' is empty", None),
+        ("inter-op-threads", "--axis inter-op-threads has no values", "--axis 'threads=1 2'"),
         ("precision=fp32", "--axis cannot set 'precision'", "--precision fp32,fp16"),
         ("device=cpu", "parameter 'device' is specified twice", "remove one of them"),
         (

@@ -176,12 +176,12 @@ def run(args: Namespace) -> int:
     for kind in _params_classes(names):
         # A list is one value here, and several for compare().
         params |= {name: [value] for name, value in kind.given_arguments(args).items()}
+    params.pop("precision", None)  # compare() takes a list of precisions instead
     axes = read_axes(args.axis, list(_params_classes(names)), params)
     for name in {"precision", "work_dir"}.intersection(axes):
         raise UsageError(f"--axis cannot set '{name}'", hint="--precision fp32,fp16")
     params |= axes
     precisions = [name for value in args.precision for name in value.split(",") if name]
-    params.pop("precision", None)  # compare() takes a list of precisions instead
     # Without the flag, the command would find the artifacts that it made.
     command = repeatable_command(args.argv, *(() if args.overwrite else ("--overwrite",)))
     with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
