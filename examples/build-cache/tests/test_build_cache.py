@@ -119,7 +119,8 @@ def test_the_second_deployment_hits(backend: str, ir: Path) -> None:
 AHEAD = """pass
     if request.simulation:
         import shutil
-        shutil.copyfile(request.ir.path, request.simulation / "graph.onnx")
+        path = request.simulation / "graph.onnx"
+        {graph}
     return loopback.to_backend(request)
 
 @eb.hookimpl
@@ -136,14 +137,29 @@ def build_wrapper(request):
 def unused(request):"""
 
 
-def test_a_hit_restores_the_graph_of_an_engine_for_another_machine(ir: Path) -> None:
-    with loop(AHEAD):
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "shutil.copyfile(request.ir.path, path)",
+        "path.symlink_to(request.ir.path.resolve())",
+    ],
+)
+def test_a_hit_restores_the_graph_of_an_engine_for_another_machine(ir: Path, graph: str) -> None:
+    with loop(AHEAD.format(graph=graph)):
         first, _ = deploy(ir, "loop", "first")
         second, said = deploy(ir, "loop", "second")
     assert said.endswith(" hit")
     assert first.verification.simulation is not None
     assert second.verification.simulation is not None
     assert second.artifact.manifest.model_files == first.artifact.manifest.model_files
+
+
+def test_a_build_whose_graph_links_elsewhere_is_not_stored(ir: Path, tmp_path: Path) -> None:
+    other = export(tmp_path / "other.onnx")
+    with loop(AHEAD.format(graph=f"path.symlink_to({str(other)!r})")):
+        first, _ = deploy(ir, "loop", "first")
+    assert first.verification.simulation is not None
+    assert not entries()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -52,7 +52,7 @@ class Lookup:
 
     def _look_up_files(self) -> None:
         try:
-            files = self._store.take(self._digest, self._request.work_dir)
+            files = self._store.take(self._digest, self._request.work_dir, self._request.ir.path)
         except DamagedError as err:
             self.missed = [f"the entry was damaged: {err}"]
             return
@@ -71,13 +71,23 @@ class Lookup:
         written = [(root / file).resolve() for file in files]
         if not written or not all(file.is_file() and file.is_relative_to(root) for file in written):
             return  # core rejects such files
+        links: list[Path] = []
         if graph := self._request.simulation:
-            written += [path.resolve() for path in sorted(graph.rglob("*")) if path.is_file()]
-        paths = [file.relative_to(root).as_posix() for file in written]
+            found = [path for path in sorted(graph.resolve().rglob("*")) if path.is_file()]
+            links = [path for path in found if path.is_symlink()]
+            if any(not path.samefile(self._request.ir.path) for path in links):
+                return  # nobody knows where such a link leads at the next build
+            written += [path for path in found if path not in links]
+        paths, linked = (
+            [path.relative_to(root).as_posix() for path in group] for group in (written, links)
+        )
         seconds = time.perf_counter() - self._started
         try:
             self._store.keep(
-                self._digest, self._key, root, paths, seconds=seconds, missed=self.missed
+                *(self._digest, self._key, root, paths),
+                links=linked,
+                seconds=seconds,
+                missed=self.missed,
             )
         except OSError as err:
             _warn_about_cache("written", self._store, err)

@@ -56,6 +56,7 @@ class Description(msgspec.Struct, frozen=True):
         built: The time of the build, in seconds since 1970.
         seconds: The duration of the build.
         missed: The reasons why the build was not in the cache, one line each.
+        links: The paths at which the build has links to the IR.
     """
 
     key: Key
@@ -63,6 +64,7 @@ class Description(msgspec.Struct, frozen=True):
     built: float
     seconds: float
     missed: tuple[str, ...]
+    links: tuple[str, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -119,8 +121,10 @@ class Store:
         entries = [self._read_entry(path) for path in self._list_paths()]
         return sorted(filter(None, entries), key=lambda entry: entry.used, reverse=True)
 
-    def take(self, digest: str, folder: Path) -> list[Path] | None:
+    def take(self, digest: str, folder: Path, ir: Path) -> list[Path] | None:
         """Copy an entry's files into a folder, and return the copies; None without such an entry.
+
+        The entry's links are made anew, to the file ``ir``.
 
         Raises:
             DamagedError: A file is missing or has changed. The entry is deleted.
@@ -142,6 +146,9 @@ class Store:
                     copy.unlink(missing_ok=True)
                 self._delete_entry(path)
                 raise DamagedError(f"'{file.path}' was changed after it was stored")
+        for link in entry.about.links:
+            (folder / link).parent.mkdir(parents=True, exist_ok=True)
+            (folder / link).symlink_to(ir.resolve())
         with suppress(OSError):  # a deleted entry does not matter: the copies are complete
             os.utime(path / DESCRIPTION)  # the time of the last use
         return copies
@@ -153,6 +160,7 @@ class Store:
         folder: Path,
         paths: Iterable[str],
         *,
+        links: Iterable[str] = (),
         seconds: float,
         missed: Iterable[str],
     ) -> None:
@@ -175,7 +183,7 @@ class Store:
             )
             if sum(file.size for file in files) > self.limit:
                 return
-            about = Description(key, files, time.time(), seconds, tuple(missed))
+            about = Description(key, files, time.time(), seconds, tuple(missed), tuple(links))
             (unfinished / DESCRIPTION).write_bytes(msgspec.json.encode(about))
             with suppress(FileExistsError):  # another process has stored the same build
                 _rename(unfinished, self._entries / digest)
@@ -198,7 +206,8 @@ class Store:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None  # missing, being deleted by another process, or damaged
         # A path that leads out of the entry's folder was not written by this class.
-        return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
+        paths = [*(file.path for file in about.files), *about.links]
+        return Entry(path.name, about, used) if all(map(_is_inside, paths)) else None
 
     def _delete_entry(self, path: Path) -> bool:
         """Delete an entry; return False if another process has already deleted the entry."""
@@ -250,8 +259,8 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _is_inside(file: File) -> bool:
-    path = PurePosixPath(file.path)
+def _is_inside(text: str) -> bool:
+    path = PurePosixPath(text)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
