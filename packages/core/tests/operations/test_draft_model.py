@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,19 +88,3 @@ class Same(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.inner(x)
-
-
-@pytest.mark.process
-def test_a_file_beside_the_model_does_not_hide_what_torch_imports(tmp_path: Path) -> None:
-    """Torch itself imports ``cuda``, if there is one."""
-    (tmp_path / "cuda.py").write_text("import torch.nn\n")
-    (tmp_path / "net.py").write_text("from torch import nn, ones\nbuild = nn.ReLU(), ones(1)\n")
-    code = (
-        "from pathlib import Path\n"
-        "from enginebay.authors.files import draft_irs\n"
-        "print(draft_irs('net.py:build', backends=[], folder=Path()))\n"
-    )
-    # -P: Python itself puts the current folder first otherwise.
-    words = (sys.executable, "-P", "-c", code)
-    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("{}\n", "")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import zipfile
 
@@ -118,6 +119,19 @@ def test_an_edited_file_is_read_again(folder) -> None:
     load_model(f"{folder}/m.py:net")
     (folder / "m.py").write_text("from torch import nn\nnet = nn.ReLU(inplace=True)\n")
     assert isinstance(load_model(f"{folder}/m.py:net").model, nn.ReLU)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["net.py:build", "net:build"])
+def test_a_file_beside_the_model_does_not_hide_what_torch_imports(tmp_path, name: str) -> None:
+    """Torch itself imports ``cuda``, if there is one."""
+    (tmp_path / "cuda.py").write_text("import torch.nn\n")
+    (tmp_path / "net.py").write_text("from torch import nn, ones\nbuild = nn.ReLU(), ones(1)\n")
+    load = f"from enginebay.authors.sources import find_model; print(find_model({name!r}).model)"
+    # -P: Python itself puts the current folder first otherwise.
+    words = (sys.executable, "-P", "-c", load)
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("ReLU()\n", "")
 
 
 def test_modules_factories_and_programs_are_accepted() -> None:

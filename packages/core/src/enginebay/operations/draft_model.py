@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay import torch_private
 from enginebay.errors import (
     EnginebayError,
     LackingOperatorsError,
@@ -64,8 +63,6 @@ def draft_irs(
         'onnx'
     """
     sets = find_sets(rewriters)
-    if isinstance(model, str) and ":" in model:
-        torch_private.import_torch()  # before files beside the model can hide what torch imports
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
         return dict.fromkeys(backends, Draft(ir=source.ir, kind=source.ir.kind))

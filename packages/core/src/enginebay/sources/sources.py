@@ -165,6 +165,7 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
         model = _call_user_code(lambda: schemes[scheme](name), source)
         return replace(_from_object(model, source), named=source)
     named = f"{Path(left).absolute()}:{attribute}" if left.endswith(".py") else source
+    torch_private.import_torch()  # before files beside the model can hide what torch imports
     with named_object(source) as model:
         return replace(_from_object(model, source), named=named)
 
