@@ -76,6 +76,28 @@ def test_fp16_does_not_overwrite_its_source_model(backend, weighted):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("keep_ir", [True, False])
+def test_weights_of_the_deployment_are_on_the_disk_once(tmp_path, keep_ir):
+    model = nn.Linear(3000, 3000)
+    done = eb.deploy(
+        model,
+        torch.randn(1, 3000),
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        export={"keep_ir": keep_ir},
+    )
+    assert done.verdict == "verified"
+    path = done.artifact.path
+    main, data = ((path / f"model.onnx{end}").stat() for end in ("", ".data"))
+    assert (main.st_nlink, data.st_nlink, data.st_mode) == (1, 1 + keep_ir, main.st_mode)
+
+
+def test_weights_of_the_user_are_copied(weighted, tmp_path):
+    path = weighted("w.bin")
+    artifact = eb.convert(path, backend="onnxruntime", work_dir=tmp_path / "out")
+    assert not (artifact.path / "w.bin").samefile(path.parent / "w.bin")
+
+
 def test_weights_do_not_overwrite_the_model(backend, weighted, tmp_path):
     with pytest.raises(ConversionError, match=r"two files would be copied to .*model\.onnx"):
         backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))

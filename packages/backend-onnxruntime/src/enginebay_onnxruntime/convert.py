@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from enginebay.authors.files import to_half
@@ -63,7 +64,7 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
             request.note(note)
         written = quantized.files
     else:
-        written = _copy_files(_list_copies(request, target))
+        written = _copy_model(request, target)
     _repair_file(target, request.ir.path)
     if params.compiled:
         from enginebay_onnxruntime.compiled import compile_file
@@ -88,16 +89,22 @@ def _repair_file(file: Path, source: Path) -> None:
     onnx.save(model, file)
 
 
-def _list_copies(
-    request: ConvertRequest[OnnxruntimeParams], target: Path
-) -> list[tuple[Path, Path]]:
+def _copy_model(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[Path]:
     # The model refers to its external data by file name, so only the main file may be renamed.
     source = request.ir.path
-    return [(source, target)] + [
+    weights = [
         (file, target.parent / file.relative_to(source.parent))
         for file in request.ir.files
         if file != source
     ]
+    # An IR in the work folder is the deployment's own, and nobody writes into its files: a second
+    # name for the weights saves their copy on the disk. A compiled model drops them again.
+    if source.is_relative_to(request.work_dir) and not request.params.compiled:
+        for file, name in weights:
+            name.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # the file system has no links, or the name is taken
+                name.hardlink_to(file)
+    return _copy_files([(source, target), *weights])
 
 
 def _list_library_copies(libraries: tuple[str, ...], work_dir: Path) -> list[tuple[Path, Path]]:
