@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from enginebay.environment import (
     failed,
     passed,
     skipped,
+    thread_counts,
 )
 from enginebay.errors import PluginError, one_line
 
@@ -408,3 +410,18 @@ def test_an_installed_package_hides_nothing() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = msgspec.Session
     assert one_line(caught.value).startswith("AttributeError: module 'msgspec' has no attribute")
+
+
+@pytest.mark.parametrize(
+    ("cores", "counts"), [(1, (1,)), (2, (1, 2)), (3, (1, 3)), (4, (1, 2, 4)), (96, (1, 48, 96))]
+)
+def test_thread_counts_are_of_the_cores_that_the_process_may_use(
+    monkeypatch: pytest.MonkeyPatch, cores: int, counts: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    assert thread_counts() == counts
+
+
+def test_thread_counts_without_an_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert thread_counts()[-1] == os.cpu_count()

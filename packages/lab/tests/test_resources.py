@@ -59,6 +59,5 @@ def test_the_peak_is_at_least_what_is_resident() -> None:
     assert resident is None or ballast.nbytes < resident <= resources.peak_memory()
 
 
-def test_cores_and_host_are_those_of_this_process() -> None:
-    assert 1 <= resources.count_cores() <= (os.cpu_count() or 1)
+def test_the_host_is_that_of_this_process() -> None:
     assert resources.host_name() == os.uname().nodename

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar, Literal
 
 import enginebay as eb
+from enginebay.environment import thread_counts
 from enginebay.errors import ParamsError
-
-_CORES = os.cpu_count() or 1
-#: One thread, half as many as the processor runs at once, and as many.
-_THREADS = tuple(sorted({1, max(1, _CORES // 2), _CORES}))
 
 
 def parse_vulkan_index(device: str) -> int | None:
@@ -62,7 +58,7 @@ class NcnnParams(eb.BackendParams):
     pnnx_timeout: float = 600.0
 
     speed_values: ClassVar = {
-        "threads": _THREADS,
+        "threads": thread_counts(),
         "packing": (True, False),
         "winograd": (True, False),
         "light_mode": (True, False),

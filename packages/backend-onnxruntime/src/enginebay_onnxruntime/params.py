@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 import enginebay as eb
+from enginebay.environment import thread_counts
 from enginebay.errors import ParamsError
 
 #: ONNX Runtime's name of its provider for CUDA.
 CUDA = "CUDAExecutionProvider"
 Threads = Annotated[int, msgspec.Meta(ge=0)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-
-_CORES = os.cpu_count() or 1
-#: One thread, half as many as the processor runs at once, and as many.
-_THREADS = tuple(sorted({1, max(1, _CORES // 2), _CORES}))
 
 
 def _session_options(params: OnnxruntimeParams) -> list[dict[str, str]]:
@@ -98,7 +94,7 @@ class OnnxruntimeParams(eb.BackendParams):
 
     speed_values: ClassVar = {
         "graph_optimization": ("all", "extended", "basic", "disable"),
-        "intra_op_threads": _THREADS,
+        "intra_op_threads": thread_counts(),
         "inter_op_threads": (1, 2),
         "session_options": _session_options,
         "provider_options": _provider_options,

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 import enginebay as eb
+from enginebay.environment import thread_counts
 from enginebay.errors import ParamsError
 from enginebay_openvino.devices import available_devices, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_CORES = os.cpu_count() or 1
-#: One thread, half as many as the processor runs at once, and as many.
-_THREADS = tuple(sorted({1, max(1, _CORES // 2), _CORES}))
 
 
 def _properties(params: OpenvinoParams) -> list[dict[str, str]]:
@@ -70,7 +66,7 @@ class OpenvinoParams(eb.BackendParams):
     extensions: tuple[str, ...] = ()
 
     speed_values: ClassVar = {
-        "threads": _THREADS,
+        "threads": thread_counts(),
         "performance_hint": ("latency", "throughput"),
         "streams": (1, 2),
         "properties": _properties,

@@ -15,6 +15,7 @@ A backend's ``check_env`` builds its report with the functions of this module::
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from enum import StrEnum
@@ -38,12 +39,14 @@ __all__ = [
     "check_custom_ops",
     "check_distributions",
     "check_import",
+    "count_cores",
     "failed",
     "install_command",
     "installed_version",
     "passed",
     "require",
     "skipped",
+    "thread_counts",
 ]
 
 
@@ -134,6 +137,27 @@ def failed(
 def skipped(tier: Tier, name: str, found: str) -> EnvReport:
     """Return a report with one check that does not apply to this machine; ``found`` says why."""
     return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # macOS does not have it
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_counts() -> tuple[int, ...]:
+    """Return the numbers of threads that may be the fastest: one, half of the cores, all cores.
+
+    For :attr:`enginebay.BackendParams.speed_values`. Half of the cores are the real ones of a
+    processor that runs two threads on each.
+
+    Example:
+        >>> thread_counts()[0]
+        1
+    """
+    cores = count_cores()
+    return tuple(sorted({1, max(1, cores // 2), cores}))
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:

@@ -1,4 +1,4 @@
-"""The name of this machine, and the cores and the memory that this process may use."""
+"""The name of this machine, and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -13,13 +13,6 @@ _CGROUP = Path("/sys/fs/cgroup")
 def host_name() -> str:
     """Return this machine's host name."""
     return os.uname().nodename
-
-
-def count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # macOS does not have it
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def free_memory() -> int | None:

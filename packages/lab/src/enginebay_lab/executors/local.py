@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from enginebay.environment import count_cores
 from enginebay_lab.executors.child_pool import end_children
-from enginebay_lab.resources import count_cores, free_memory
+from enginebay_lab.resources import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

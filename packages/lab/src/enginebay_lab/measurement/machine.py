@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import __version__
-from enginebay_lab.resources import count_cores
+from enginebay.environment import count_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
