@@ -212,6 +212,18 @@ def test_a_link_is_never_touched(tmp_path, publish, overwrite, leads_to):
     assert (tmp_path / "latest").readlink() == Path(leads_to)
 
 
+@pytest.mark.parametrize("name", ["new", "parts", "parts/new"])
+def test_an_artifact_is_not_written_inside_another(tmp_path, publish, snapshot, name):
+    folder = publish(tmp_path / "model").path
+    before = snapshot(tmp_path)
+    error = refused(folder / name, overwrite=True)
+    assert str(error) == (
+        f'"{folder / name}" is inside the artifact "{folder}", which is replaced as a whole'
+    )
+    assert error.hint == ELSEWHERE
+    assert snapshot(tmp_path) == before
+
+
 def test_a_parent_may_be_a_link(tmp_path, publish):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

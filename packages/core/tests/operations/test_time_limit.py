@@ -107,6 +107,15 @@ def test_time_limit_of_a_conversion_must_be_positive(loopback: str, tmp_path: Pa
         eb.convert(ir, backend=loopback, work_dir=tmp_path / "out", timeout=0)
 
 
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_time_limit_of_a_verification_must_be_positive(
+    loopback: str, tmp_path: Path, limit: float
+) -> None:
+    made = eb.deploy(nn.ReLU(), torch.ones(1, 3), backend=loopback, work_dir=tmp_path / "out")
+    with pytest.raises(UsageError, match=r"^invalid timeout of .+ seconds: expected more than 0$"):
+        eb.verify(made.artifact, options={"timeout": limit})
+
+
 @pytest.mark.parametrize("limit", [None, "3", True])
 def test_a_time_limit_that_is_no_number_is_refused(loopback: str, limit: Any) -> None:
     with pytest.raises(UsageError, match=r"^invalid timeout .+: expected a number of seconds$"):

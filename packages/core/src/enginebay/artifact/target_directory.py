@@ -37,6 +37,12 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
         raise ArtifactExistsError(
             f'"{existing}" is a file: expected a directory', hint=_OTHER_DIR_HINT
         )
+    for folder in target.parents:
+        if is_manifest(folder / MANIFEST_NAME):
+            raise ArtifactExistsError(
+                f'"{target}" is inside the artifact "{folder}", which is replaced as a whole',
+                hint=_OTHER_DIR_HINT,
+            )
     if existing != target:
         return target
     _check_position(target)

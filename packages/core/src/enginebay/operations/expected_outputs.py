@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
 
 
+#: What an artifact's own outputs are called, before the name of the reference that they were of.
+_RECORDED = "the recorded outputs"
+
+
 def read_passed_samples(inputs: object) -> RecordedReference | None:
     """Return the samples in ``inputs`` if all items are samples with outputs; otherwise None."""
     if not isinstance(inputs, list | tuple) or not inputs:
@@ -85,9 +89,9 @@ def _read_recorded(opened: Artifact) -> RecordedReference:
     if not samples or not all(sample.outputs for sample in samples):
         raise _no_reference_error(opened)
     verification = opened.manifest.verification
-    against = verification.reference if verification else ""
+    against = verification.reference.removeprefix(f"{_RECORDED} of ") if verification else ""
     return RecordedReference(
-        description=f"the recorded outputs of {against}" if against else "the recorded outputs",
+        description=f"{_RECORDED} of {against}" if against else _RECORDED,
         samples=tuple(samples),
         basis=_check_labels(opened, recorded_basis(opened), len(samples)),
     )

@@ -17,6 +17,7 @@ from enginebay.operations.expected_outputs import (
     read_passed_samples,
     recorded_basis,
 )
+from enginebay.operations.settings import check_timeout
 from enginebay.reference import judge_settled
 from enginebay.verdict import VerdictWarning
 from enginebay.verification import Terms, check_comparators
@@ -106,6 +107,7 @@ def verify_here(
     options = VerifyOptions.of(options)
     refuse_options(options, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
+    check_timeout(timeout)
     samples = read_passed_samples(inputs) if reference is None else None
     if inputs is not None and reference is None and samples is None:
         raise UsageError(

@@ -151,6 +151,7 @@ class Observer(_DispatchMode):  # type: ignore[misc]  # its base is found at run
         for name, tensor in inputs.items():
             self._sources.mark([tensor], Sources(frozenset((name,)), frozenset((name,))))
         self._outer = id(sys._getframe(2))  # frame 1 is contextlib's
+        torch_private.import_torch()  # which the first run under a mode would do, in its own time
         # Processor time of this thread: wall time on a busy machine would end right runs.
         self._deadline = thread_time() + self._limit
         with reporting_methods(self), self:
