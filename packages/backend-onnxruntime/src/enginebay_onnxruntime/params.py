@@ -12,7 +12,8 @@ from enginebay.errors import ParamsError
 
 #: ONNX Runtime's name of its provider for CUDA.
 CUDA = "CUDAExecutionProvider"
-Threads = Annotated[int, msgspec.Meta(ge=0)]
+#: ONNX Runtime starts as many as it is told, a million for hours.
+Threads = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
