@@ -197,7 +197,11 @@ def test_an_axis_is_a_row_for_each_value_of_a_parameter(cli: Run, here: Path) ->
     ("axis", "message", "hint"),
     [
         ("thread=1 2", "unknown parameter 'thread' for onnxruntime", None),
-        ("inter-op-threads", "--axis inter-op-threads has no values", "--axis 'threads=1 2'"),
+        (
+            "inter-op-threads",
+            "--axis inter-op-threads has no values",
+            "--axis 'inter-op-threads=VALUE VALUE'",
+        ),
         ("precision=fp32", "--axis cannot set 'precision'", "--precision fp32,fp16"),
         ("device=cpu", "parameter 'device' is specified twice", "remove one of them"),
         (
@@ -206,16 +210,20 @@ def test_an_axis_is_a_row_for_each_value_of_a_parameter(cli: Run, here: Path) ->
                 "--axis intra_op_threads=1 a: argument --intra-op-threads: 'a' does not fit "
                 "OnnxruntimeParams.intra_op_threads: expected int"
             ),
-            "--axis 'threads=1 2'",
+            "--axis 'intra_op_threads=VALUE VALUE'",
         ),
-        ("profile='", "--axis profile=': No closing quotation", "--axis 'threads=1 2'"),
+        (
+            "profile='",
+            "--axis profile=': No closing quotation",
+            "--axis 'profile=VALUE VALUE'",
+        ),
         (
             "compiled=yes maybe",
             (
                 "--axis compiled=yes maybe: argument --compiled/--no-compiled: ignored explicit "
                 "argument 'maybe'"
             ),
-            "--axis 'threads=1 2'",
+            "--axis 'compiled=yes no'",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from torch import nn
 
 import enginebay as eb
 import enginebay_lab as lab
-from enginebay.errors import NotVerifiedError, ParamsError
+from enginebay.errors import NotVerifiedError, ParamsError, UsageError
 from enginebay_testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -36,22 +36,31 @@ class SleepyParams(eb.BackendParams):
         nap: Milliseconds of each call.
         gain: Factor of the outputs.
         rest: Milliseconds of each call, built into the engine.
+        lucky: Whether calls are fast, until the engine was loaded a few times.
+        wrong_from: The batch size from which outputs are wrong.
+        wrong_after: The number of calls with one batch size after which outputs are wrong.
         seed: A parameter that may change anything.
     """
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
     nap: float = 20.0
     gain: float = 1.0
     rest: float = 20.0
+    lucky: bool = False
+    wrong_from: int = 1000
+    wrong_after: int = 1000000
     seed: int = 0
     speed_values: ClassVar = {
         "nap": (2.0, 40.0),
         "gain": (1.0, 3.0),
         "rest": lambda params: (params.rest / 10, params.nap / 8),
+        "lucky": (),
+        "wrong_from": (),
+        "wrong_after": (),
     }
 
     @property
     def run_time_fields(self):
-        return ("nap", "gain")
+        return ("nap", "gain", "lucky", "wrong_from", "wrong_after")
 
 @eb.hookimpl
 def backend_info():
@@ -70,15 +79,26 @@ class Sleepy(loopback.LoopbackWrapper):
         super().__init__(request)
         self._pause = float((request.directory / request.files[1]).read_text())
         self._pause += request.params.nap
+        self._params, self._size, self._calls = request.params, 0, 0
+        if request.params.lucky:
+            loads = request.directory.parent / "loads.txt"
+            loads.open("a").write(".")
+            # Twice to verify, and once to measure.
+            self._pause *= 0.2 if loads.stat().st_size <= 3 else 1
 
     def execute(self, feed):
-        if len(feed["input"]) == 33 and "INTERRUPT" in os.environ:
+        size = len(feed["input"])
+        self._calls = self._calls + 1 if size == self._size else 1
+        self._size = size
+        if size == 33 and "INTERRUPT" in os.environ:
             process, flag = os.environ["INTERRUPT"].split()
             with contextlib.suppress(FileExistsError):  # once, by one of two engines
                 os.mkdir(flag)
                 os.kill(int(process), signal.SIGINT)
-        time.sleep(self._pause / 1000 * (1 + len(feed["input"]) / 8))
-        return super().execute(feed)
+        time.sleep(self._pause / 1000 * (1 + size / 8))
+        is_wrong = size >= self._params.wrong_from
+        is_wrong |= self._calls > self._params.wrong_after
+        return [output + is_wrong for output in super().execute(feed)]
 
 @eb.hookimpl
 def build_wrapper(request):
@@ -123,12 +143,57 @@ def test_the_fastest_verified_setting_becomes_an_artifact(artifact: Path, tmp_pa
     assert (made.path / "rest.txt").read_text() == "2.0"
     assert made.inputs == eb.open_artifact(artifact).inputs
     assert made.manifest.recipe is None
+    before, after = eb.open_artifact(artifact).manifest, made.manifest
+    assert after.created >= before.created
+    assert after.verification.basis == before.verification.basis
+    assert after.verification.reference == "the recorded outputs of the PyTorch model, unpatched"
     recorded = json.loads((made.path / "tuning.json").read_text())
     assert recorded["outcome"] == tuning.outcome
     assert eb.verify(made).verdict == "verified"
     again = lab.tune(made, work_dir=tmp_path / "again", params={"nap": [2.0]}, duration=0.3)
-    assert again.outcome == "no setting is faster beyond the noise; nothing written"
+    assert again.outcome == "no other setting was tried; nothing written"
     assert not (tmp_path / "again").exists()
+    # The reference is named once, however often an artifact is tuned.
+    assert eb.verify(made).reference == after.verification.reference
+
+
+def test_a_parameter_that_was_fast_by_luck_is_dropped(artifact: Path, tmp_path: Path) -> None:
+    (artifact.parent / "loads.txt").unlink(missing_ok=True)
+    values = {"lucky": [True], "nap": [2.0]}
+    tuning = lab.tune(artifact, work_dir=tmp_path / "new", params=values, duration=1)
+    labels = [row.label for row in tuning.rows]
+    assert labels == ["as it is", "lucky=True", "lucky=True nap=2.0", "nap=2.0"]
+    assert tuning.chosen
+    assert tuning.chosen.params == {"nap": 2.0}
+    assert eb.open_artifact(tmp_path / "new").manifest.params["lucky"] is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "size"), [("wrong_from=40", 40), ("wrong_from=40", 8), ("wrong_after=30", 1)]
+)
+def test_outputs_are_compared_at_the_batch_size_and_after_the_last_call(
+    cli: Run, artifact: Path, tmp_path: Path, wrong: str, size: int
+) -> None:
+    name, _, value = wrong.partition("=")
+    words = ("--batch", str(size), "--axis", wrong, "--duration", "2", "--json")
+    ran = cli("tune", str(artifact), "--work-dir", str(tmp_path / "new"), *words)
+    as_it_is, changed = ran.document["rows"]
+    is_right = int(value) > size and name == "wrong_from"
+    assert as_it_is["verdict"] == "verified"
+    assert changed["verdict"] == ("verified" if is_right else "mismatched")
+    assert is_right or changed["reason"].startswith(f'batch {size}: "output" at ')
+    assert ran.document["written"] is None
+    beyond = [
+        note for note in ran.document["notes"] if note.startswith("'batch' is 20, verified: ")
+    ]
+    assert len(beyond) == (size == 20)
+
+
+@pytest.mark.parametrize("text", ["yes no", "True", "false 1"])
+def test_values_of_a_switch(cli: Run, artifact: Path, tmp_path: Path, text: str) -> None:
+    words = ("--axis", f"lucky={text}", "--duration", "0.1", "--json")
+    ran = cli("tune", str(artifact), "--work-dir", str(tmp_path / "new"), *words)
+    assert [row["params"] for row in ran.document["rows"]] == [{}, {"lucky": True}]
 
 
 def test_without_the_ir_what_is_built_in_is_not_tried(
@@ -165,17 +230,23 @@ WRONG = {
     ("--latency-ms", "0"): "error: 'latency_ms' is 0, expected a positive number\n",
     ("--batch", "0"): "error: 'batches' is 0, expected an integer of 1 or more\n",
     ("--axis", "naps=1"): "error: unknown parameter 'naps' for sleepy\nhint: did you mean 'nap'?\n",
-    ("--axis", "nap="): "error: --axis nap= has no values\nhint: --axis 'threads=1 2'\n",
+    ("--axis", "nap="): "error: --axis nap= has no values\nhint: --axis 'nap=VALUE VALUE'\n",
+    ("--axis", "lucky=maybe"): (
+        "error: --axis lucky=maybe: argument --lucky/--no-lucky: ignored explicit argument "
+        "'maybe'\nhint: --axis 'lucky=yes no'\n"
+    ),
+    ("--timeout", "0"): "error: invalid timeout of 0 seconds: expected more than 0\n",
+    ("--timeout", "nan"): "error: invalid timeout of nan seconds: expected more than 0\n",
     ("--axis", "nap=1", "--axis", "nap=2"): (
         "error: parameter 'nap' is specified twice\nhint: remove one of them\n"
     ),
     ("--axis", "file_name=a"): (
         "error: parameter 'file_name' of sleepy may change more than the speed\n"
-        "hint: parameters to try: nap, gain, rest\n"
+        "hint: parameters to try: nap, gain, rest, lucky, wrong_from, wrong_after\n"
     ),
     ("--axis", "seed=1"): (
         "error: parameter 'seed' of sleepy may change more than the speed\n"
-        "hint: parameters to try: nap, gain, rest\n"
+        "hint: parameters to try: nap, gain, rest, lucky, wrong_from, wrong_after\n"
     ),
 }
 
@@ -228,24 +299,88 @@ def test_what_is_mismatched_as_it_is_cannot_be_tuned(tmp_path: Path, sleepy: Pat
         lab.tune(tmp_path / "net", work_dir=tmp_path / "new")
 
 
-def test_an_invalid_value_is_refused_before_anything_runs(artifact: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParamsError, match="nap"):
-        lab.tune(artifact, work_dir=tmp_path / "new", params={"nap": ["x"]})
+def test_what_is_recorded_as_mismatched_needs_tolerances(tmp_path: Path, sleepy: Path) -> None:
+    options = {
+        "backend": "sleepy",
+        "export": {"exporter": "torchscript"},
+        "params": {"gain": 1.001},
+    }
+    verify = {"allow_mismatch": True, "rtol": 1e-9, "atol": 1e-9}
+    net, x = nn.Linear(4, 3), torch.ones(2, 4)
+    done = eb.deploy(net, x, work_dir=tmp_path / "net", verify=verify, **options)
+    values = {"params": {"nap": [40.0]}, "duration": 0.1}
+    with pytest.raises(NotVerifiedError, match="net' is mismatched as it is: "):
+        lab.tune(done.artifact, work_dir=tmp_path / "new", **values)
+    tuning = lab.tune(done.artifact, work_dir=tmp_path / "new", verify={"rtol": 0.01}, **values)
+    assert [row.verdict for row in tuning.rows] == ["verified", "verified"]
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["x"], "nap"),
+        ("12", "the values of 'nap' are '12', expected a list"),
+        (2, "the values of 'nap' are 2, expected a list"),
+    ],
+)
+def test_an_invalid_value_is_refused_before_anything_runs(
+    artifact: Path, tmp_path: Path, values: object, message: str
+) -> None:
+    with pytest.raises(ParamsError, match=message):
+        lab.tune(artifact, work_dir=tmp_path / "new", params={"nap": values})
+
+
+@pytest.mark.parametrize(
+    "argument", [{"duration": "1"}, {"duration": True}, {"latency_ms": "5"}, {"batches": (True,)}]
+)
+def test_a_number_of_another_type_is_refused(
+    artifact: Path, tmp_path: Path, argument: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match=f"'{next(iter(argument))}' is "):
+        lab.tune(artifact, work_dir=tmp_path / "new", **argument)
+
+
+def test_values_may_come_from_an_iterator(artifact: Path, tmp_path: Path) -> None:
+    values = {"nap": (value for value in [40.0])}
+    tuning = lab.tune(artifact, work_dir=tmp_path / "new", params=values, duration=0.1)
+    assert [row.label for row in tuning.rows] == ["as it is", "nap=40.0"]
+
+
+@pytest.mark.parametrize("values", [{}, {"nap": []}, {"nap": [20.0]}])
+def test_nothing_to_try_is_said(artifact: Path, tmp_path: Path, values: dict[str, object]) -> None:
+    tuning = lab.tune(artifact, work_dir=tmp_path / "new", params=values, duration=0.1)
+    assert tuning.outcome == "no other setting was tried; nothing written"
+
+
+def test_the_folder_is_refused_before_the_search(cli: Run, artifact: Path, tmp_path: Path) -> None:
+    inside = cli("tune", str(artifact), "--work-dir", str(artifact / "sub"))
+    assert inside.code == 2
+    assert inside.err.startswith(f'error: "{artifact / "sub"}" is inside the artifact "{artifact}"')
+    closed = cli("tune", str(artifact), "--work-dir", "/proc/closed")
+    assert (closed.code, closed.out) == (1, "")
+    assert closed.err.startswith('error: the artifact "/proc/closed" cannot be written: ')
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
 def test_an_error_at_the_end_shows_what_was_measured(
-    cli: Run, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Run,
+    artifact: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: tuple[str, ...],
 ) -> None:
     def fill_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("enginebay_lab.tuning.tune_artifact.staging", fill_disk)
-    words = ("--axis", "nap=2", "--duration", "1")
+    monkeypatch.setattr("enginebay_lab.tuning.tune_artifact.write_whole", fill_disk)
+    words = ("--axis", "nap=2", "--duration", "1", *form)
     ran = cli("tune", str(artifact), "--work-dir", str(tmp_path / "new"), *words)
     assert ran.code == 1
-    assert re.search("nap=2.0 +verified", ran.out)
-    assert " ended early; nothing written" in ran.out
-    assert ran.err.count("error: ") == 1
+    shown = ran.err if form else ran.out
+    assert re.search("nap=2.0 +verified", shown)
+    assert " ended early; nothing written" in shown
+    assert ran.document["error"] if form else ran.err.count("error: ") == 1
+    assert "choose another --work-dir" in ran.out + ran.err
 
 
 def test_ctrl_c_shows_what_was_measured(

@@ -142,18 +142,21 @@ def _read_axis(text: str, kinds: Sequence[type[BackendParams]]) -> tuple[str, li
     # Another parser, which reads one value as the parameter's flag does.
     parser = ArgumentParser(add_help=False, exit_on_error=False)
     switches: dict[str, str] = {}
+    hint = f"--axis '{field or 'NAME'}=VALUE VALUE'"
     for kind in [kind for kind in kinds if name in kind.__struct_fields__][:1]:
         kind.add_arguments(parser, only=[name])
         if declared_fields(kind)[name].type is bool:
-            switches = {"yes": f"--{flag}", "no": f"--no-{flag}"}
+            switches = dict.fromkeys(("yes", "true", "1"), f"--{flag}")
+            switches |= dict.fromkeys(("no", "false", "0"), f"--no-{flag}")
+            hint = f"--axis '{field}=yes no'"
     try:
         words = shlex.split(values)
-        flags = [switches.get(word, f"--{flag}={word}") for word in words]
+        flags = [switches.get(word.lower(), f"--{flag}={word}") for word in words]
         found = [parser.parse_known_args([each])[0] for each in flags]
     except (ArgumentError, ValueError) as err:
-        raise UsageError(f"--axis {text}: {err}", hint="--axis 'threads=1 2'") from err
+        raise UsageError(f"--axis {text}: {err}", hint=hint) from err
     if not words:
-        raise UsageError(f"--axis {text} has no values", hint="--axis 'threads=1 2'")
+        raise UsageError(f"--axis {text} has no values", hint=hint)
     # Of a parameter that no backend has, compare() tells.
     return name, [getattr(each, name, word) for each, word in zip(found, words, strict=True)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,8 +98,10 @@ def run(args: Namespace) -> int:
             tuning = search.run(target, args.overwrite, watch, command)
     except (KeyboardInterrupt, EnginebayError, OSError):
         so_far = search.result()
-        if so_far.rows and not args.json:  # whose document is the error
-            print_blocks(so_far.blocks())
+        # With --json the document is the error, and what was measured goes to stderr.
+        with stdout_on_stderr() if args.json else nullcontext():
+            if so_far.rows:
+                print_blocks(so_far.blocks())
         raise
     if args.json:
         print_json(tuning.to_dict())

@@ -137,11 +137,13 @@ def check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence[
         UsageError: A number is wrong.
     """
     for name, seconds in durations.items():
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise UsageError(f"'{name}' is {seconds!r}, expected a positive number")
         if not 0 < seconds < math.inf:
             raise UsageError(f"'{name}' is {seconds:g}, expected a positive number")
     for name, numbers in counts.items():
         for number in numbers:
-            if not isinstance(number, int) or number < 1:
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise UsageError(f"'{name}' is {number!r}, expected an integer of 1 or more")
         if len(set(numbers)) < len(numbers):
             raise UsageError(f"'{name}' contains a number twice", hint="remove one of them")

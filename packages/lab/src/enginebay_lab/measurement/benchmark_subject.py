@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from enginebay.authors import Latency, isolation
-from enginebay.authors.arrays import Sample, save_samples
+from enginebay.authors.arrays import Sample, load_samples, save_samples
 from enginebay.authors.artifacts import LoadRequest
 from enginebay.errors import EnginebayError, ModelSourceError
 from enginebay_lab.measurement.batches import count_items, stack_batch
@@ -150,7 +150,7 @@ class BenchmarkSubject:
                 spec.name, spec.function, *spec.arguments, samples, self.threads
             )
             self._worker.receive(self._timeout)  # the first reply: the engine is loaded
-            reply = self._request_window(0.0)  # 0 seconds request the figures of loading
+            reply = self._request(0.0, self._timeout)  # 0 seconds request the figures of loading
             self._load_figures = msgspec.msgpack.decode(reply, type=LoadFigures)
             self._worker.pause()  # SIGSTOP: threads of an idle engine may spin and use a core
         except EnginebayError as err:
@@ -187,6 +187,24 @@ class BenchmarkSubject:
         )
         self.windows.append(window)
         return window
+
+    def read_outputs(self, file: Path) -> Mapping[str, NumpyArray] | None:
+        """Return the outputs of another call; None if the process fails now or failed before.
+
+        Args:
+            file: The path of a new file, into which the child process writes the outputs.
+        """
+        if self._worker is None:
+            return None
+        try:
+            self._worker.resume()
+            self._request(str(file), self._timeout)
+            self._worker.pause()
+        except EnginebayError as err:
+            self._record_error(err)
+            return None
+        (found,) = load_samples(file)
+        return found.outputs
 
     def _find_share(self, measured: WindowCalls) -> float:
         # The shortest calls are hardly disturbed: they differ by what timing the engine takes.
@@ -288,7 +306,7 @@ class BenchmarkSubject:
             return None
         try:
             self._worker.resume()
-            reply = self._request_window(seconds)
+            reply = self._request(seconds, self._timeout + seconds)
             measured: WindowCalls = msgspec.msgpack.decode(reply, type=WindowCalls)
             self._worker.pause()
         except EnginebayError as err:
@@ -297,10 +315,10 @@ class BenchmarkSubject:
         self._peak = measured.peak
         return measured
 
-    def _request_window(self, seconds: float) -> bytes:
+    def _request(self, wanted: float | str, timeout: float) -> bytes:
         assert self._worker is not None
-        self._worker.send(msgspec.msgpack.encode(seconds))
-        return self._worker.receive(self._timeout + seconds)
+        self._worker.send(msgspec.msgpack.encode(wanted))
+        return self._worker.receive(timeout)
 
     def _record_error(self, error: EnginebayError) -> None:
         self.error = error

@@ -18,8 +18,9 @@ from enginebay_lab.measurement.benchmark_subject import BenchmarkSubject
 from enginebay_lab.measurement.statistics import compute_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from enginebay.authors.arrays import NumpyArray
     from enginebay.errors import EnginebayError
     from enginebay_lab.journal import Journal
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
@@ -46,6 +47,10 @@ class InterleavedRun:
         threads: The number of threads that call an engine at the same time.
         timeout: Time limit in seconds for loading, and for each window (group of timed calls).
         journal: The journal (file of the results so far) to which windows and rows are written.
+
+    Attributes:
+        outputs: Name of an artifact → the outputs of a call after its windows, if they were asked
+            for. One that has failed is missing.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class InterleavedRun:
     ) -> None:
         self._subjects = [BenchmarkSubject(spec, batch, threads, timeout) for spec in specs]
         self._journal = journal
+        self.outputs: dict[str, Mapping[str, NumpyArray]] = {}
 
     @property
     def errors(self) -> list[EnginebayError]:
@@ -66,7 +72,12 @@ class InterleavedRun:
         return [subject.error for subject in self._subjects if subject.error is not None]
 
     def measure_rows(
-        self, seconds: float, on_progress: Callable[[str], None], *, layers: bool = False
+        self,
+        seconds: float,
+        on_progress: Callable[[str], None],
+        *,
+        layers: bool = False,
+        outputs: bool = False,
     ) -> list[BenchmarkRow]:
         """Measure rounds until each subject's windows agree or its time is up; return the rows.
 
@@ -79,6 +90,7 @@ class InterleavedRun:
                 windows are measured even if they take longer.
             on_progress: Called with a short text about each step.
             layers: Time the engines' layers at the end.
+            outputs: Keep the outputs of a call at the end, in :attr:`outputs`.
 
         Raises:
             OSError: The journal cannot be written.
@@ -90,6 +102,8 @@ class InterleavedRun:
             for subject in self._subjects:
                 subject.warm_up(min(WARM_UP_SECONDS, seconds * MAX_TIME_SHARE))
             self._measure_rounds(seconds, on_progress)
+            if outputs:
+                self._read_outputs()
         rows = []
         for subject in self._subjects:
             row = self._build_row(subject)
@@ -106,6 +120,13 @@ class InterleavedRun:
             for number, subject in enumerate(self._subjects):
                 on_progress(f"loading {subject.spec.name}")
                 subject.open(Path(folder) / f"{number}.npz")
+
+    def _read_outputs(self) -> None:
+        with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
+            for number, subject in enumerate(self._subjects):
+                found = subject.read_outputs(Path(folder) / f"{number}.npz")
+                if found is not None:
+                    self.outputs[subject.spec.name] = found
 
     def _measure_rounds(self, seconds: float, on_progress: Callable[[str], None]) -> None:
         limit = seconds * (1 - MAX_TIME_SHARE)  # without the warm-up

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path  # noqa: TC003  # the child process reads serve_artifact's annotations
+from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay import Receipt
-from enginebay.authors.arrays import load_samples
+from enginebay.authors.arrays import Sample, load_samples, save_samples, to_numpy
 from enginebay.authors.artifacts import LoadRequest  # noqa: TC001 - the child process reads the annotations
 from enginebay_lab.resources import peak_memory
 
@@ -82,7 +82,8 @@ def _make_handler(
     """Load an engine or a model, and return a function that times calls for some seconds.
 
     The function takes the seconds and returns :class:`WindowCalls`, both as MessagePack. For 0
-    seconds, it returns :class:`LoadFigures`.
+    seconds, it returns :class:`LoadFigures`; for the path of a file, it writes there the outputs of
+    another call.
     """
     inputs = _read_inputs(samples)
     bare = peak_memory()  # after the inputs are read: they are not the engine's memory
@@ -94,8 +95,12 @@ def _make_handler(
     callers = CallerThreads(wrapper, inputs, threads)
 
     def handle_message(message: bytes) -> bytes:
-        seconds = msgspec.msgpack.decode(message, type=float)
-        return msgspec.msgpack.encode(callers.measure_window(seconds) if seconds else figures)
+        wanted = msgspec.msgpack.decode(message, type=float | str)
+        if isinstance(wanted, str):
+            outputs = {name: to_numpy(array) for name, array in wrapper(inputs).items()}
+            save_samples(Path(wanted), [Sample({}, outputs)])
+            return b""
+        return msgspec.msgpack.encode(callers.measure_window(wanted) if wanted else figures)
 
     return handle_message
 

@@ -50,6 +50,12 @@ class TuningRow(msgspec.Struct, frozen=True, kw_only=True):
     speed: BenchmarkRow | None = None
     ratio: Ratio | None = None
 
+    @classmethod
+    def of_verdict(cls, params: dict[str, Any], found: Verification) -> TuningRow:
+        """Build the row of a setting that was verified, and is not measured yet."""
+        reason = "" if found.verdict == "verified" else found.summary()
+        return cls(params=params, verdict=found.verdict, reason=reason, verification=found)
+
     @property
     def label(self) -> str:
         """The parameters that differ, as text: ``threads=2``, or ``as it is``."""
