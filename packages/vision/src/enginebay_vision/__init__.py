@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from enginebay_vision.detection import ObjectDetection as ObjectDetection
     from enginebay_vision.image_input import ImageInput as ImageInput
     from enginebay_vision.image_to_image import ImageToImage as ImageToImage
+    from enginebay_vision.instances import InstanceSegmentation as InstanceSegmentation
     from enginebay_vision.keypoints import KeypointDetection as KeypointDetection
     from enginebay_vision.results import (
         Box as Box,
         DepthRange as DepthRange,
+        FoundInstances as FoundInstances,
         FoundMap as FoundMap,
+        Instance as Instance,
+        InstanceMask as InstanceMask,
         Keypoint as Keypoint,
         MadePicture as MadePicture,
         RankedClass as RankedClass,
@@ -49,9 +53,11 @@ __getattr__, __dir__, __all__ = lazy_names(
         "classification": "ImageClassification",
         "depth": "DepthEstimation",
         "detection": "ObjectDetection",
-        "results": "Box DepthRange FoundMap Keypoint MadePicture RankedClass Segment Text",
+        "results": "Box DepthRange FoundInstances FoundMap Instance InstanceMask Keypoint "
+        "MadePicture RankedClass Segment Text",
         "image_to_image": "ImageToImage",
         "image_input": "ImageInput",
+        "instances": "InstanceSegmentation",
         "keypoints": "KeypointDetection",
         "segmentation": "SemanticSegmentation",
         "steps": "Crop Resize",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from enginebay_vision.truth.annotated import AnnotatedImages
 from enginebay_vision.truth.boxes import find_annotated_boxes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from PIL.Image import Image as PilImage
@@ -29,6 +29,24 @@ if TYPE_CHECKING:
 #: The lowest score of boxes for metrics, even if the task's threshold is higher: average precision
 #: also counts the objects that only boxes with low scores find.
 _METRIC_THRESHOLD = 0.001
+
+
+class Selection(NamedTuple):
+    """The detected objects of an image, the highest score first.
+
+    Attributes:
+        rows: ``N``: for each object the index of its box among all boxes of the output.
+        corners: ``N×4``: left, top, right and bottom in pixels of the image, not clipped to it.
+        classes: ``N``: the class index of each object.
+        scores: ``N``: the score of each object.
+        extra: ``M×k``: for all boxes of the output, the columns after coordinates and scores.
+    """
+
+    rows: NumpyArray
+    corners: NumpyArray
+    classes: NumpyArray
+    scores: NumpyArray
+    extra: NumpyArray
 
 
 class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
@@ -86,7 +104,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
                 hint="set labels='', or every_class=False",
             )
 
-    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
+    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
         """Return a copy of the task; empty names and dtypes are replaced by the model's.
 
         Raises:
@@ -129,17 +147,41 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         boxes = find_annotated_boxes(path, self.classes)
         return super().find_items(path) if boxes is None else boxes
 
-    def postprocess(self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]) -> list[Box]:
+    def postprocess(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
+    ) -> Sequence[Box]:
         """Return the detected objects, the highest score first."""
+        return list(self.make_boxes(self.select_objects(outputs, size), size))
+
+    def make_boxes(self, found: Selection, size: tuple[int, int]) -> Iterator[Box]:
+        """Yield the box of each object, clipped to the image."""
+        # Clipped after the suppression, as in the models: clipping changes overlaps.
+        corners = np.clip(found.corners, 0, [*size, *size])
+        rows = (found.classes.tolist(), found.scores.tolist(), corners.tolist())
+        for index, score, edges in zip(*rows, strict=True):
+            yield Box(self.class_name(index), index, score, *edges)
+
+    def select_objects(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int], extra: int = 0
+    ) -> Selection:
+        """Select the boxes whose scores are high enough, without those that are suppressed.
+
+        Args:
+            outputs: The model's outputs by name, for one image.
+            size: The image's width and height in pixels.
+            extra: The number of columns of the output ``boxes`` that are neither coordinates nor
+                scores; they are the last ones.
+        """
         values = read_finite(outputs, self.boxes)
         values = values.T if self.columns else values
-        if values.size and (values.shape[-1] != 4 if self.scores else values.shape[-1] < 5):
+        count = (values.shape[-1] or 4 + extra) - extra
+        if values.size and (count != 4 if self.scores else count < 5):
             raise InferenceError(
                 f"output '{self.boxes}' has the shape {values.shape}; expected four numbers per box"
             )
-        rows = values.reshape(-1, values.shape[-1] or 4)
+        rows = values.reshape(-1, count + extra)
         corners = self._image_corners(rows[:, :4], size)
-        scores, classes = self._class_scores(outputs, rows[:, 4:])
+        scores, classes = self._class_scores(outputs, rows[:, 4:count])
         if not len(corners) == len(scores) == len(classes):
             raise InferenceError(
                 f"found {len(corners)} boxes, {len(scores)} scores and {len(classes)} classes; "
@@ -152,19 +194,15 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         if self.nms is not None:
             selected = self.nms.keep(corners[boxes], classes[boxes, columns])
             boxes, columns = boxes[selected], columns[selected]
-        # Clipped after the suppression, as in the models: clipping changes overlaps.
-        corners = np.clip(corners[boxes], 0, [*size, *size])
-        return [
-            Box(self.class_name(index), index, score, *edges)
-            for index, score, edges in zip(
-                classes[boxes, columns].tolist(),
-                scores[boxes, columns].tolist(),
-                corners.tolist(),
-                strict=True,
-            )
-        ]
+        return Selection(
+            boxes,
+            corners[boxes],
+            classes[boxes, columns],
+            scores[boxes, columns],
+            rows[:, count:],
+        )
 
-    def paint_results(self, image: PilImage, results: Sequence[Box]) -> PilImage:
+    def paint_results(self, image: PilImage, results: Any) -> PilImage:
         """Paint boxes with class names and scores on an image; return the image."""
         return paint_boxes(image, results)
 

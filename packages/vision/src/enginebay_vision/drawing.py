@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
     from enginebay.authors.arrays import NumpyArray
-    from enginebay_vision.results import Box
+    from enginebay_vision.results import Box, FoundInstances
 
 #: The step between the hues of consecutive classes: multiples of the golden ratio never repeat.
 _HUE_STEP = 0.618034
@@ -85,6 +85,16 @@ def paint_mask(image: PilImage, mask: NumpyArray) -> PilImage:
     for index in np.unique(mask[mask >= 0]).tolist():
         colours[mask == index] = _class_colour(index)
     return Image.blend(image, Image.fromarray(colours), 0.5)
+
+
+def paint_instances(image: PilImage, found: FoundInstances) -> PilImage:
+    """Return the image with masks, boxes, class names and scores, the first instance on top."""
+    import numpy as np
+
+    classes = np.full(found.size[::-1], -1, np.int64)
+    for instance, mask in zip(reversed(found), reversed(found.masks), strict=True):
+        mask.select(classes)[mask.pixels] = instance.index
+    return paint_boxes(paint_mask(image, classes), found)
 
 
 def paint_points(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -67,6 +68,19 @@ def read_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
     if values.ndim != 2 or 0 in values.shape:
         raise _wrong_shape(name, values, "h×w")
     return values
+
+
+def read_masks(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
+    """Return an output with a mask for each box, for one image: ``N×h×w``, in the output's dtype.
+
+    The output may have a batch axis before the boxes, and an axis of one channel after them.
+    """
+    read_output(outputs, name)  # raises if it is missing; an only box is not a batch of one
+    values = np.asarray(outputs[name])
+    leading, size = values.shape[:-2], values.shape[-2:]
+    if not leading or sum(count != 1 for count in leading) > 1 or 0 in size:
+        raise _wrong_shape(name, values, "N×h×w or N×1×h×w")
+    return values.reshape(prod(leading), *size)
 
 
 def _wrong_shape(name: str, values: NumpyArray, expected: str) -> InferenceError:

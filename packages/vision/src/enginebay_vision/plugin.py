@@ -24,6 +24,7 @@ _TASKS = {
     "depth-estimation": ("depth", "DepthEstimation"),
     "image-classification": ("classification", "ImageClassification"),
     "image-to-image": ("image_to_image", "ImageToImage"),
+    "instance-segmentation": ("instances", "InstanceSegmentation"),
     "keypoint-detection": ("keypoints", "KeypointDetection"),
     "object-detection": ("detection", "ObjectDetection"),
     "semantic-segmentation": ("segmentation", "SemanticSegmentation"),

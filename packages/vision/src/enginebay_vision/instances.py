@@ -1,0 +1,157 @@
+"""Instance segmentation: finds the objects in an image, and the pixels of each object."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Literal, Self
+
+import msgspec
+import numpy as np
+
+from enginebay.errors import InferenceError, UsageError
+from enginebay_vision.detection import ObjectDetection
+from enginebay_vision.drawing import paint_instances
+from enginebay_vision.masks import Extent, cut_box_mask, cut_mask
+from enginebay_vision.model_checks import check_maps, find_spec
+from enginebay_vision.outputs import read_masks
+from enginebay_vision.results import FoundInstances, Instance, InstanceMask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from PIL.Image import Image as PilImage
+
+    from enginebay import TensorSpec
+    from enginebay.authors.arrays import NumpyArray
+    from enginebay_vision.detection import Selection
+
+#: How far rounding in an engine may take a probability beyond 0 or 1.
+_ROUNDING = 0.01
+
+
+class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="instance-segmentation"):
+    """Instance segmentation: the model finds boxes around objects, and a mask for each box.
+
+    The other attributes are those of :class:`ObjectDetection`.
+
+    Attributes:
+        masks: The output with a mask for each box of the output ``boxes``, of probabilities from 0
+            to 1 or of bools.
+        mask_form: ``box``: ``N×h×w`` or ``N×1×h×w``, where a mask covers its box, as in Mask R-CNN
+            before its masks are pasted into the image. ``image``: the same with a value for each
+            pixel of the network's input, as from torchvision's Mask R-CNN, or RTMDet-Ins.
+        mask_threshold: The smallest probability of an object's pixels.
+    """
+
+    masks: str = "masks"
+    mask_form: Literal["box", "image"] = "box"
+    mask_threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.masks:
+            raise UsageError("'masks' is empty; expected the name of the output with the masks")
+        if not 0 < self.mask_threshold <= 1:
+            raise UsageError(
+                f"'mask_threshold' is {self.mask_threshold:g}; expected a number above 0 and at "
+                "most 1"
+            )
+
+    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
+        """Return a copy of the task; empty names and dtypes are replaced by the model's.
+
+        Raises:
+            UsageError: The task does not fit the model.
+        """
+        masks = find_spec(self.masks, outputs, "output")
+        if masks.dims is not None:  # the rank is known
+            check_maps(masks, masks.dims, *(("masks", axes) for axes in ("Nhw", "N1hw", "1N1hw")))
+            if self.image.size is not None:
+                self._check_size(masks.dims[-2:], self.image.size, masks.describe(), UsageError)
+        return super().fit(inputs, outputs)
+
+    def _check_size(
+        self,
+        found: tuple[int | str, ...],
+        size: tuple[int, int],
+        output: str,
+        error: type[UsageError | InferenceError],
+    ) -> None:
+        """Check the size of masks for an input; both are heights and widths."""
+        if not all(isinstance(length, int) for length in found):
+            return  # known when the model runs
+        wanted = f"{size[0]}x{size[1]}"
+        if self.mask_form == "image" and found != size:
+            raise error(
+                f"the task expects masks with the input's size, {wanted}, but the output is "
+                f"{output}",
+                hint="set mask_form='box' if each mask covers its box",
+            )
+        if self.mask_form == "box" and found == size:
+            raise error(
+                f"the task expects masks of boxes, but the output has the input's size, {wanted}: "
+                f"{output}",
+                hint="set mask_form='image'",
+            )
+
+    def postprocess(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
+    ) -> FoundInstances:
+        """Return the detected objects, the highest score first.
+
+        Returns:
+            The objects with their boxes. The attribute ``masks`` has the mask of each object in a
+            rectangle of the image, and ``array`` those of the whole image, ``n×H×W bool``.
+        """
+        found = self.select_objects(outputs, size)
+        masks = self._cut_masks(outputs, size, found)
+        boxes = self.make_boxes(found, size)
+        rows = [
+            Instance(**msgspec.structs.asdict(box), area=int(np.count_nonzero(mask.pixels)))
+            for box, mask in zip(boxes, masks, strict=True)
+        ]
+        return FoundInstances(rows, masks, size)
+
+    def paint_results(self, image: PilImage, results: FoundInstances) -> PilImage:
+        """Return the image with masks, boxes, class names and scores."""
+        return paint_instances(image, results)
+
+    def _cut_masks(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int], found: Selection
+    ) -> list[InstanceMask]:
+        """Return the mask of each selected object in pixels of the image."""
+        values = read_masks(outputs, self.masks)
+        if len(values) != len(found.extra):
+            raise InferenceError(
+                f"found {len(found.extra)} boxes and {len(values)} masks; expected equal numbers"
+            )
+        placed = self.image.place(*size)
+        shape = f"'{self.masks}' with the shape {np.shape(outputs[self.masks])}"
+        self._check_size(values.shape[1:], (placed.height, placed.width), shape, InferenceError)
+        masks = []
+        for row, corners in zip(found.rows.tolist(), found.corners.tolist(), strict=True):
+            mask = self._check_values(values[row])
+            if self.mask_form == "box":
+                masks.append(cut_box_mask(mask, Extent(*corners), size, self.mask_threshold))
+            else:
+                masks.append(self._cut_input_mask(mask, size))
+        return masks
+
+    def _cut_input_mask(self, mask: NumpyArray, size: tuple[int, int]) -> InstanceMask:
+        extent = Extent.from_input(self.image, size)
+        chosen = mask >= self.mask_threshold
+        # Few pixels of the image, if the object is small.
+        reached = extent.select_entries(chosen) if chosen.any() else Extent(0, 0, 0, 0)
+        return cut_mask(mask, extent, extent.intersect(reached), size, self.mask_threshold)
+
+    def _check_values(self, mask: NumpyArray) -> NumpyArray:
+        low, high = float(mask.min()), float(mask.max())
+        if not isfinite(low + high):
+            raise InferenceError(f"output '{self.masks}' contains NaN or infinity")
+        if low < -_ROUNDING or high > 1 + _ROUNDING:
+            raise InferenceError(
+                f"output '{self.masks}' has numbers from {low:g} to {high:g}; expected "
+                "probabilities from 0 to 1",
+                hint="add a sigmoid to the end of the model",
+            )
+        return mask
