@@ -151,7 +151,7 @@ def engines(session: nox.Session) -> None:
     ours = (
         "enginebay[export,yaml]",
         "enginebay-lab[dask]",
-        "enginebay-vision",
+        "enginebay-vision[masks]",
         *EVERY_ENGINE,
     )
     others = ("lxml", "scikit-learn", "playwright", ZOO)

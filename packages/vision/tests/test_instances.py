@@ -290,8 +290,8 @@ WRONG_OUTPUTS: list[tuple[str, dict[str, Any], str, str | None]] = [
         "box",
         {"masks": np.ones((1, 2, 6, 8))},
         (
-            "the task expects masks of boxes, but the output has the input's size, 6x8: 'masks' with "
-            "the shape (1, 2, 6, 8)"
+            "the task expects masks of boxes, but the output has the input's size, 6x8: 'masks' "
+            "with the shape (1, 2, 6, 8)"
         ),
         "set mask_form='image'",
     ),
@@ -331,8 +331,8 @@ MISFITS: list[tuple[dict[str, Any], tuple[int | str, ...], str, str | None]] = [
         {},
         (1, 28),
         (
-            "the task expects masks, Nxhxw or masks, Nx1xhxw or masks, 1xNx1xhxw, but the output is "
-            "masks float32[1, 28]"
+            "the task expects masks, Nxhxw or masks, Nx1xhxw or masks, 1xNx1xhxw, but the output "
+            "is masks float32[1, 28]"
         ),
         None,
     ),

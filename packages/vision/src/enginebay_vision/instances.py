@@ -15,15 +15,19 @@ from enginebay_vision.masks import Extent, cut_box_mask, cut_mask
 from enginebay_vision.model_checks import check_maps, find_spec
 from enginebay_vision.outputs import read_masks
 from enginebay_vision.results import FoundInstances, Instance, InstanceMask
+from enginebay_vision.task import Task
+from enginebay_vision.truth.masks import find_annotated_masks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.detection import Selection
+    from enginebay_vision.truth.masks import AnnotatedMasks, TrueMasks
 
 #: How far rounding in an engine may take a probability beyond 0 or 1.
 _ROUNDING = 0.01
@@ -93,6 +97,15 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
                 f"{output}",
                 hint="set mask_form='image'",
             )
+
+    def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
+        """Return pairs (image file, annotated masks); without a COCO file, (image file, None)."""
+        masks = find_annotated_masks(path, self.classes)
+        return Task.find_items(self, path) if masks is None else masks
+
+    def read_truth(self, image: PilImage, annotation: AnnotatedMasks) -> tuple[PilImage, TrueMasks]:
+        """Return the image, and the boxes, classes and masks of its objects."""
+        return image, annotation.read_masks(image.size)
 
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]

@@ -1,6 +1,6 @@
-"""Average precision by COCO's rules, for boxes and for keypoints.
+"""Average precision by COCO's rules, for boxes, masks and keypoints.
 
-For random boxes and points, the results equal those of pycocotools 2.0.11 exactly.
+For random boxes, masks and points, the results equal those of pycocotools 2.0.11 exactly.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import numpy as np
 
 from enginebay.errors import InputError
 from enginebay_vision.metrics.image_metric import ImageMetric, sum_counts
+from enginebay_vision.truth.masks import import_pycocotools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from enginebay.authors.arrays import NumpyArray
-    from enginebay_vision.results import Box, Keypoint
+    from enginebay_vision.results import Box, FoundInstances, Keypoint
     from enginebay_vision.truth.annotated import Target
+    from enginebay_vision.truth.masks import TrueMasks
 
 #: COCO's thresholds: a match requires at least this similarity to a true object.
 _MIN_SIMILARITIES = np.linspace(0.5, 0.95, 10)
@@ -91,18 +93,52 @@ class BoxPrecision(AveragePrecision):
     """Computes the average precision of boxes, with intersection over union as the similarity."""
 
     def add_image(self, results: Sequence[Box], target: Target) -> None:
-        """Add the detected and the true boxes of an image."""
+        """Add the detected and the true objects of an image."""
         truth = target.truth
-        edges = np.asarray([(b.left, b.top, b.right, b.bottom) for b in results]).reshape(-1, 4)
         scores = np.asarray([box.score for box in results])
         classes = np.asarray([box.index for box in results], np.int64)
         # Also classes with true objects only, which were missed, or with results only.
         for index in np.union1d(classes, truth.classes).tolist():
             detected = np.flatnonzero(classes == index)[:_MAX_BOXES]
-            true = truth.classes == index
-            ignored = truth.ignored[true]
-            similar = _pairwise_overlaps(edges[detected], truth.corners[true], ignored)
-            self.add_class(index, scores[detected], similar, ignored)
+            true = np.flatnonzero(truth.classes == index)
+            similar = self.compare_objects(results, detected, truth, true)
+            self.add_class(index, scores[detected], similar, truth.ignored[true])
+
+    def compare_objects(
+        self, results: Any, detected: NumpyArray, truth: Any, true: NumpyArray
+    ) -> NumpyArray:
+        """Return the overlap of each detected object (row) and each true object (column).
+
+        Args:
+            results: The task's results.
+            detected: The indices of the detected objects in ``results``.
+            truth: The annotation.
+            true: The indices of the true objects in ``truth``.
+        """
+        edges = [
+            (box.left, box.top, box.right, box.bottom) for box in map(results.__getitem__, detected)
+        ]
+        found = np.asarray(edges, np.float64).reshape(-1, 4)
+        return _pairwise_overlaps(found, truth.corners[true], truth.ignored[true])
+
+
+class MaskPrecision(BoxPrecision):
+    """Computes the average precision of masks, with intersection over union as the similarity."""
+
+    def compare_objects(
+        self, results: FoundInstances, detected: NumpyArray, truth: TrueMasks, true: NumpyArray
+    ) -> NumpyArray:
+        """Return the overlap of the masks of detected objects (rows) and true objects (columns)."""
+        coco = import_pycocotools()
+        found = []
+        for index in detected:
+            whole = np.zeros(results.size[::-1], np.uint8, order="F")  # as pycocotools expects it
+            mask = results.masks[index]
+            mask.select(whole)[:] = mask.pixels
+            found.append(coco.encode(whole))
+        masks = [truth.masks[index] for index in true]
+        overlaps = coco.iou(found, masks, truth.ignored[true].tolist())
+        return np.reshape(overlaps, (len(found), len(masks)))  # pycocotools returns [] without any
 
 
 class KeypointPrecision(AveragePrecision):
@@ -154,7 +190,9 @@ def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -
         counted = possible & ~ignored
         # As in pycocotools, an ignored object is matched only if no other object is similar enough.
         if counted.any():
-            free[np.where(counted, row, -1).argmax()] = False
+            # The last one of equally similar objects: masks of few pixels often are.
+            best = len(row) - 1 - np.where(counted, row, -1)[::-1].argmax()
+            free[best] = False
             states[result] = 1
         elif possible.any():  # a group stays free: it may match any number of results
             states[result] = _IGNORED

@@ -19,13 +19,13 @@ class ImageMetric:
     """Base class of the metrics of image tasks.
 
     Args:
-        kind: The kind of task whose results the metric measures, such as ``object-detection``.
+        kinds: The kinds of tasks whose results the metric measures, such as ``object-detection``.
     """
 
     higher_is_better = True
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = kinds
         self.reset()
 
     def reset(self) -> None:
@@ -44,8 +44,9 @@ class ImageMetric:
                 hint="use a folder of images and annotations, and deploy the model with a task",
             )
         kind = type(target.task).__struct_config__.tag
-        if kind != self._kind:
-            raise InputError(f"the metric is for {self._kind}, but the artifact's task is {kind}")
+        if kind not in self._kinds:
+            wanted = " and ".join(self._kinds)
+            raise InputError(f"the metric is for {wanted}, but the artifact's task is {kind}")
         self.add_image(target.postprocess_outputs(outputs), target)
 
     def add_image(self, results: Any, target: Target) -> None:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enginebay.errors import InputError, UsageError, nearest
-from enginebay_vision.metrics.average_precision import BoxPrecision, KeypointPrecision
+from enginebay_vision.metrics.average_precision import (
+    BoxPrecision,
+    KeypointPrecision,
+    MaskPrecision,
+)
 from enginebay_vision.metrics.image_metric import ImageMetric, sum_counts
 
 if TYPE_CHECKING:
@@ -149,7 +153,8 @@ _METRICS: dict[str, Callable[[], ImageMetric]] = {
     "psnr": lambda: SumRatio(_compute_psnr, "image-to-image", higher_is_better=True),
     "abs-rel": lambda: SumRatio(_relative_error, "depth-estimation"),
     "rmse": lambda: SumRatio(_compute_rmse, "depth-estimation"),
-    "map": lambda: BoxPrecision("object-detection"),
+    "map": lambda: BoxPrecision("object-detection", "instance-segmentation"),
+    "mask-map": lambda: MaskPrecision("instance-segmentation"),
     "oks-ap": lambda: KeypointPrecision("keypoint-detection"),
     "cer": lambda: SumRatio(_count_edits, "text-recognition"),
 }

@@ -13,10 +13,11 @@ from enginebay_vision.truth.coco import read_coco_file
 from enginebay_vision.truth.files import find_image_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from enginebay.authors.arrays import NumpyArray
+    from enginebay_vision.truth.coco import CocoFile
 
 _VOC_EDGES = ("xmin", "ymin", "xmax", "ymax")
 
@@ -52,29 +53,44 @@ def find_annotated_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path,
         InputError: An annotation is not valid, or has a class that the task does not have.
     """
     coco = read_coco_file(path)
-    named: dict[Path, list[_NamedBox]] = {}
     if coco is not None:
-        names = {category.id: category.name for category in coco.categories}
-        named = {image: [] for image in coco.images.values()}
-        for entry in coco.objects:
-            left, top, width, height = entry.bbox
-            box = (left, top, left + width, top + height)
-            named[coco.images[entry.image_id]].append(
-                _NamedBox(names[entry.category_id], box, bool(entry.iscrowd))
-            )
-        listed = list(names.values())
-    elif (path / "Annotations").is_dir():
-        pairs = find_image_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
-        # Each image has a file: pairs without one are only for folders without annotations.
-        named = {image: _read_voc_file(file) for image, file in pairs if file is not None}
-        listed = sorted({box.name for boxes in named.values() for box in boxes})
-    else:
+        return stack_coco_boxes(coco, classes)
+    if not (path / "Annotations").is_dir():
         return None
+    pairs = find_image_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
+    # Each image has a file: pairs without one are only for folders without annotations.
+    named = {image: _read_voc_file(file) for image, file in pairs if file is not None}
+    listed = sorted({box.name for boxes in named.values() for box in boxes})
+    return _number_boxes(named, listed, classes, path)
+
+
+def stack_coco_boxes(coco: CocoFile, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]]:
+    """Return each image file of a COCO file with its annotated boxes, in the order of the file.
+
+    Raises:
+        InputError: An annotation has a class that the task does not have.
+    """
+    names = {category.id: category.name for category in coco.categories}
+    named: dict[Path, list[_NamedBox]] = {image: [] for image in coco.images.values()}
+    for entry in coco.objects:
+        left, top, width, height = entry.bbox
+        box = (left, top, left + width, top + height)
+        named[coco.images[entry.image_id]].append(
+            _NamedBox(names[entry.category_id], box, bool(entry.iscrowd))
+        )
+    return _number_boxes(named, list(names.values()), classes, coco.path)
+
+
+def _number_boxes(
+    named: Mapping[Path, list[_NamedBox]],
+    listed: list[str],
+    classes: Sequence[str],
+    source: Path,
+) -> list[tuple[Path, TrueBoxes]]:
     if set(listed) & set(classes):
         # A COCO file may list categories that no image has, and that the task does not know.
         used = {box.name for boxes in named.values() for box in boxes}
         listed = [name for name in listed if name in used]
-    source = str(path if coco is None else coco.path)
     _, indices = number_classes(listed, classes, f"'{source}'", "category")
     class_indices = dict(zip(listed, indices, strict=True))
     return [(image, _stack_boxes(boxes, class_indices)) for image, boxes in named.items()]
