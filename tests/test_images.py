@@ -105,6 +105,16 @@ def boxes():
     nms = vision.Suppression()
     task = vision.ObjectDetection(image=SMALL, classes=COLOURS, labels="", nms=nms)
     return Of(candidates), IMAGE, task
+
+def halves(x):
+    boxes = torch.tensor([[[0.0, 0, 8, 16], [8, 0, 16, 16]]])
+    sure = torch.cat([x[:, 2, :, :8], x[:, 0, :, 8:]]).mul(2).clamp(max=1)
+    scores = torch.stack([x[..., :8].amax((2, 3)), x[..., 8:].mean((2, 3))], 1)
+    return {"boxes": boxes, "scores": scores, "masks": sure[None]}
+
+def objects():
+    fields = {"image": SMALL, "classes": COLOURS, "labels": ""}
+    return Of(halves), IMAGE, vision.InstanceSegmentation(**fields)
 """
 
 
@@ -150,6 +160,13 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], tuple[int, int]]] = {
     "far": ([{"low": pytest.approx(200 / 765)}], (30, 20)),
     "points": ([{"name": "red"}, {"name": "green"}, {"name": "blue"}], (30, 20)),
     "letters": ([{"text": "b"}], (30, 20)),
+    "objects": (
+        [
+            {"name": "blue", "right": 15.0, "area": 300},
+            {"name": "red", "left": 15.0, "area": 300},
+        ],
+        (30, 20),
+    ),
     "boxes": ([{"name": "red", "right": 15.0}, {"name": "red", "right": 30.0}], (30, 20)),
 }
 
@@ -194,3 +211,33 @@ def test_map_counts_a_missed_box(cli: Run, picture: Path) -> None:
     (picture.parents[1] / "boxes.json").write_text(json.dumps(document))
     deployed(cli, "boxes")
     assert value(cli, "vision:map") == pytest.approx(51 / 101)
+
+
+def test_mask_map_of_an_engine_is_that_of_the_model(cli: Run, picture: Path) -> None:
+    """The red half has a mask of two parts, of which the box covers one; the blue one a hole."""
+    left, right = [0, 0, 15, 0, 15, 20, 0, 20], [15, 0, 30, 0, 30, 20, 15, 20]
+    hole = {"size": [20, 30], "counts": [0, 100, 60, 140, 300]}
+    document = {
+        "images": [{"id": 1, "file_name": "a.png"}],
+        "categories": [{"id": 5, "name": "red"}, {"id": 2, "name": "blue"}],
+        "annotations": [
+            {"image_id": 1, "category_id": 5, "bbox": [15, 0, 15, 20], "segmentation": [right]},
+            {"image_id": 1, "category_id": 2, "bbox": [0, 0, 15, 20], "segmentation": hole},
+            {
+                "image_id": 1,
+                "category_id": 2,
+                "bbox": [0, 0, 30, 20],
+                "segmentation": [left, right],
+            },
+        ],
+    }
+    (picture.parents[1] / "objects.json").write_text(json.dumps(document))
+    deployed(cli, "objects")
+    line = ("evaluate", "out", "--data", "set", "--model", "tasks.py:objects", "--json")
+    ran = cli(*line, "--metric", "vision:mask-map", "--metric", "vision:map")
+    assert ran.code == 0, ran.err
+    masks, boxes = json.loads(ran.out)["rows"]
+    # Of the blue half 240 of 300 pixels: seven of ten thresholds; half of the blue objects.
+    assert masks["value"] == pytest.approx((1 + 7 / 10 * 51 / 101) / 2)
+    assert boxes["value"] == pytest.approx((1 + 51 / 101) / 2)
+    assert (masks["drop"], boxes["drop"]) == (0, 0)
