@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import enginebay as eb
+from enginebay.authors.sources import read_task
 from enginebay.environment import install_command
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay_mmdet import plugin
-from enginebay_mmdet.source import read_image_size
+from enginebay_mmdet.source import read_image_size, read_mask_form
+from enginebay_mmdet.task import make_task
 from enginebay_testing.command_runs import call_command
 
 if TYPE_CHECKING:
@@ -81,6 +84,46 @@ def test_the_image_size_is_read_from_the_config(
 ) -> None:
     model = {"data_preprocessor": preprocessor}
     assert read_image_size({"model": model, "test_pipeline": pipeline}) == size
+
+
+class Config(dict[str, Any]):
+    """A config whose keys are attributes too, as mmengine's are."""
+
+    __getattr__ = dict.__getitem__
+
+
+class RTMDetInsHead:
+    pass
+
+
+class RTMDetInsSepBNHead(RTMDetInsHead):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("network", "form", "threshold"),
+    [
+        (SimpleNamespace(roi_head=SimpleNamespace(with_mask=True)), "box", 0.4),
+        (SimpleNamespace(bbox_head=RTMDetInsSepBNHead()), "image", 0.5),
+        (SimpleNamespace(bbox_head=object()), "", None),
+        (SimpleNamespace(roi_head=SimpleNamespace(with_mask=False)), "", None),
+    ],
+)
+def test_the_task_of_a_detector_with_masks_is_instance_segmentation(
+    network: Any, form: str, threshold: float | None
+) -> None:
+    test = Config(rcnn=Config(mask_thr_binary=0.4))
+    model = Config(test_cfg=test, roi_head={"bbox_head": {"num_classes": 1}})
+    data = {"dataset": {"metainfo": {"classes": ["cat"]}}}
+    assert read_mask_form(network) == form
+    fields = make_task(
+        Config(model=model, test_dataloader=data), (3, 64, 96), candidates=False, masks=form
+    )
+    task: Any = read_task(fields)
+    kind = "instance-segmentation" if form else "object-detection"
+    assert (fields["type"], task.classes, task.labels) == (kind, ("cat",), "labels")
+    if form:
+        assert (task.masks, task.mask_form, task.mask_threshold) == ("masks", form, threshold)
 
 
 def test_other_models_get_no_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:

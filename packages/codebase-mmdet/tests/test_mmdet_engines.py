@@ -78,6 +78,10 @@ def test_a_config_of_mmdeploy_deploys_a_detector_with_masks(
     assert deployment.verdict == "verified"
     *_, found = deployment.artifact.manifest.outputs
     assert (found.name, found.dtype, found.dims) == ("masks", *masks)
+    with eb.load(tmp_path / "out") as wrapper:
+        instances = wrapper.predict(PICTURE)
+    assert instances.array.shape == (len(instances), 60, 90)
+    assert [row.area for row in instances] == instances.array.sum((1, 2)).tolist()
 
 
 PARTITION = """\

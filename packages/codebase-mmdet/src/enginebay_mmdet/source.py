@@ -74,7 +74,9 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
     if head is not None and not hasattr(head, "loss_cls"):
         head.loss_cls = None  # mmdet reads this attribute, which SSD's head lacks
     model = _wrap_network(network, rows, options.model_type).eval()
-    task = make_task(config, size, candidates=options.model_type != "end2end")
+    candidates = options.model_type != "end2end"
+    masks = "" if candidates else read_mask_form(network)
+    task = make_task(config, size, candidates=candidates, masks=masks)
     return model, image, task, options.weights
 
 
@@ -146,6 +148,14 @@ def _check_operators(network: BaseDetector, name: str) -> None:
 def has_box_masks(network: BaseDetector) -> bool:
     """Whether a network computes a mask inside of each box, as Mask R-CNN does."""
     return bool(getattr(getattr(network, "roi_head", None), "with_mask", False))
+
+
+def read_mask_form(network: BaseDetector) -> str:
+    """Return how a network's masks lie: ``box``, ``image``, or an empty text without masks."""
+    if has_box_masks(network):
+        return "box"
+    kinds = type(getattr(network, "bbox_head", None)).__mro__
+    return "image" if any(kind.__name__ == "RTMDetInsHead" for kind in kinds) else ""
 
 
 def _check_masks(network: BaseDetector, name: str, options: DetectorOptions) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 
-def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -> dict[str, object]:
+def make_task(
+    config: Config, size: tuple[int, int, int], *, candidates: bool, masks: str = ""
+) -> dict[str, object]:
     """Return a dict of the fields of a detector's task.
 
     Args:
@@ -21,6 +23,8 @@ def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -
         size: Channels, height and width of the input.
         candidates: True for a detector without non-maximum suppression; the task then performs the
             suppression.
+        masks: How the masks of the output ``masks`` lie, as the task's ``mask_form``; empty for a
+            detector without masks.
     """
     task: dict[str, object] = {
         "type": "object-detection",
@@ -29,6 +33,10 @@ def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -
         "boxes": "",
         "scores": "",
     }
+    if masks:
+        task |= {"type": "instance-segmentation", "masks": "masks", "mask_form": masks}
+        if masks == "box":  # the others are cut already
+            task["mask_threshold"] = config.model.test_cfg.rcnn.get("mask_thr_binary", 0.5)
     if not candidates:
         return {**task, "labels": "labels"}
     test = config.model.test_cfg
