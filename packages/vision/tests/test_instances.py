@@ -26,7 +26,7 @@ LETTERBOX = (vision.Resize(32, 32, fit="contain"), vision.Crop(32, 32))
 
 def task(**fields: Any) -> vision.InstanceSegmentation:
     image = vision.ImageInput(steps=fields.pop("steps", ()))
-    return vision.InstanceSegmentation(image=image, classes=NAMES, **fields)
+    return vision.InstanceSegmentation(image=image, **{"classes": NAMES, **fields})
 
 
 def found(
@@ -231,6 +231,104 @@ def test_results_as_json_have_no_pixels() -> None:
     (row,) = json.loads(msgspec.json.encode(msgspec.to_builtins(rows)))
     assert list(row) == ["name", "index", "score", "left", "top", "right", "bottom", "area"]
     assert (row["name"], row["area"]) == ("dog", 16)
+
+
+def prototype_task(**fields: Any) -> vision.InstanceSegmentation:
+    """Return the task of a segmentation model of ultralytics, with columns as boxes."""
+    layout = {"boxes": "y", "scores": "", "labels": "", "columns": True, "box_form": "cxcywh"}
+    fields = {"steps": LETTERBOX, "masks": "p", "mask_form": "prototypes", **layout, **fields}
+    return task(nms=vision.Suppression(), **fields)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 999), width=st.integers(8, 50), height=st.integers(8, 50))
+def test_prototypes_match_their_definition(seed: int, width: int, height: int) -> None:
+    """As ultralytics: sums of prototypes at a quarter of the size, enlarged, cut at the boxes."""
+    import torch
+
+    random = np.random.default_rng(seed)
+    fitting = prototype_task()
+    prototypes = random.normal(size=(1, 5, 8, 8)).astype(np.float32)
+    boxes = np.array([[9.0, 9], [22, 23], [9, 30], [16, 28]])  # a column is a box
+    columns = np.concatenate([boxes, [[0.9, 0.2], [0.3, 0.8]], random.normal(size=(5, 2))])
+    rows = fitting.postprocess({"y": columns[None], "p": prototypes}, (width, height))
+    assert [(row.name, row.score) for row in rows] == [("cat", 0.9), ("dog", 0.8)]
+    placed = fitting.image.place(width, height)
+    x = ((np.arange(width) + 0.5) * placed.scale_x + placed.left) / 32
+    y = ((np.arange(height) + 0.5) * placed.scale_y + placed.top) / 32
+    grid = torch.from_numpy(np.stack(np.meshgrid(2 * x - 1, 2 * y - 1), -1)[None]).float()
+    for number, (row, mask) in enumerate(zip(rows, rows.array, strict=True)):
+        sums = (columns[6:, number, None, None] * prototypes[0]).sum(0)
+        probabilities = torch.from_numpy(1 / (1 + np.exp(-sums)))[None, None].float()
+        wanted = torch.nn.functional.grid_sample(
+            probabilities, grid, align_corners=False, padding_mode="border"
+        )[0, 0].numpy()
+        inside_x = (np.arange(width) + 0.5 >= row.left) & (np.arange(width) + 0.5 < row.right)
+        inside_y = (np.arange(height) + 0.5 >= row.top) & (np.arange(height) + 0.5 < row.bottom)
+        inside = inside_y[:, None] & inside_x
+        assert not differing(mask, np.where(inside, wanted, 0)).any()
+        assert row.area == mask.sum()
+
+
+def test_a_task_fits_prototypes() -> None:
+    image = eb.TensorSpec("x", "float32", (1, 3, 32, 32))
+
+    def fit(columns: int | str, *prototypes: int | str, **fields: Any) -> Any:
+        boxes = eb.TensorSpec("y", "float32", (1, columns, 84))
+        masks = eb.TensorSpec("p", "float32", prototypes)
+        return prototype_task(**fields).fit([image], [boxes, masks])
+
+    assert fit(38, 1, 32, 8, 8).masks == "p"
+    assert fit("c", 1, "k", "h", "w").boxes == "y"
+    for columns, prototypes, message in (
+        (38, (32, 8, 8), "the task expects prototypes, 1xkxhxw, but the output is p float32[32, 8"),
+        (40, (1, 32, 8, 8), "the task has 2 classes, but the output is y float32[1, 40, 84]"),
+        (
+            36,
+            (1, 32, 8, 8),
+            (
+                "the task expects four numbers for each box, followed by scores, followed by 32 "
+                "coefficients of a mask, but the output is y float32[1, 36, 84]"
+            ),
+        ),
+    ):
+        with pytest.raises(eb.EnginebayError) as caught:
+            fit(columns, *prototypes, classes=NAMES[:2])
+        assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("columns", "prototypes", "message"),
+    [
+        (
+            np.ones((1, 10, 3)),
+            np.ones((1, 6, 8, 8)),
+            (
+                "output 'y' has the shape (3, 10); expected four numbers per box and 6 "
+                "coefficients of a mask"
+            ),
+        ),
+        (
+            np.ones((1, 10, 3)),
+            np.ones((8, 8)),
+            "output 'p' has the shape (8, 8) for one image; expected C×h×w",
+        ),
+        (
+            np.ones((1, 10, 3)),
+            np.full((1, 4, 8, 8), np.nan),
+            "output 'p' contains NaN or infinity",
+        ),
+    ],
+)
+def test_wrong_prototypes_are_refused(columns: Any, prototypes: Any, message: str) -> None:
+    with pytest.raises(eb.EnginebayError) as caught:
+        prototype_task().postprocess({"y": columns, "p": prototypes}, (8, 8))
+    assert str(caught.value) == message
+
+
+def test_no_box_of_prototypes_is_no_instance() -> None:
+    outputs = {"y": np.zeros((1, 10, 0)), "p": np.zeros((1, 4, 8, 8))}
+    assert prototype_task().postprocess(outputs, (8, 8)) == []
 
 
 WRONG_OUTPUTS: list[tuple[str, dict[str, Any], str, str | None]] = [

@@ -115,18 +115,25 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         scores = find_spec(self.scores, outputs, "output") if self.scores else boxes
         if self.labels:
             find_spec(self.labels, outputs, "output")
-        self._check_columns(boxes, scores)
+        extra = self.count_extra_columns(outputs)
+        if extra is not None:
+            self._check_columns(boxes, scores, extra)
         return msgspec.structs.replace(self, image=image, boxes=boxes.name)
 
-    def _check_columns(self, boxes: TensorSpec, scores: TensorSpec) -> None:
+    def count_extra_columns(self, outputs: Sequence[TensorSpec]) -> int | None:  # noqa: ARG002  # other tasks'
+        """Return how many columns after coordinates and scores ``boxes`` has; None if unknown."""
+        return 0
+
+    def _check_columns(self, boxes: TensorSpec, scores: TensorSpec, extra: int) -> None:
         dims = boxes.dims or ("any",)  # without a known rank, nothing can be checked
         size = dims[-2:][0] if self.columns else dims[-1]
         counts = (scores.dims or ())[-1:]
         if isinstance(size, int):
-            score_count = size - 4
+            score_count = size - 4 - extra
             expected = score_count == 1 if self.labels else score_count > 0
             if not (score_count == 0 if self.scores else expected):
                 also = "" if self.scores else ", followed by scores"
+                also += f", followed by {extra} coefficients of a mask" if extra else ""
                 raise UsageError(
                     f"the task expects four numbers for each box{also}, but the output is "
                     f"{boxes.describe()}"
@@ -176,8 +183,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         values = values.T if self.columns else values
         count = (values.shape[-1] or 4 + extra) - extra
         if values.size and (count != 4 if self.scores else count < 5):
+            also = f" and {extra} coefficients of a mask" if extra else ""
             raise InferenceError(
                 f"output '{self.boxes}' has the shape {values.shape}; expected four numbers per box"
+                f"{also}"
             )
         rows = values.reshape(-1, count + extra)
         corners = self._image_corners(rows[:, :4], size)

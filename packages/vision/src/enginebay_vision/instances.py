@@ -13,7 +13,7 @@ from enginebay_vision.detection import ObjectDetection
 from enginebay_vision.drawing import paint_instances
 from enginebay_vision.masks import Extent, cut_box_mask, cut_mask
 from enginebay_vision.model_checks import check_maps, find_spec
-from enginebay_vision.outputs import read_masks
+from enginebay_vision.outputs import apply_activation, read_channels_first, read_masks
 from enginebay_vision.results import FoundInstances, Instance, InstanceMask
 from enginebay_vision.task import Task
 from enginebay_vision.truth.masks import find_annotated_masks
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 _ROUNDING = 0.01
 
 
+#: The axes of the masks for each form, as :func:`check_maps` describes them.
+_MASKS = (("masks", "Nhw"), ("masks", "N1hw"), ("masks", "1N1hw"))
+_LAYOUTS = {"box": _MASKS, "image": _MASKS, "prototypes": (("prototypes", "1khw"),)}
+
+
 class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="instance-segmentation"):
     """Instance segmentation: the model finds boxes around objects, and a mask for each box.
 
@@ -40,15 +45,18 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
 
     Attributes:
         masks: The output with a mask for each box of the output ``boxes``, of probabilities from 0
-            to 1 or of bools.
+            to 1 or of bools; or the output with prototypes of masks.
         mask_form: ``box``: ``N×h×w`` or ``N×1×h×w``, where a mask covers its box, as in Mask R-CNN
             before its masks are pasted into the image. ``image``: the same with a value for each
             pixel of the network's input, as from torchvision's Mask R-CNN, or RTMDet-Ins.
+            ``prototypes``: ``1×k×h×w``, which cover the input, and the last ``k`` columns of
+            ``boxes`` are coefficients, as in YOLACT and the segmentation models of ultralytics: a
+            mask is the sigmoid of the sum of ``coefficient · prototype``, inside of its box.
         mask_threshold: The smallest probability of an object's pixels.
     """
 
     masks: str = "masks"
-    mask_form: Literal["box", "image"] = "box"
+    mask_form: Literal["box", "image", "prototypes"] = "box"
     mask_threshold: float = 0.5
 
     def __post_init__(self) -> None:
@@ -69,10 +77,17 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         """
         masks = find_spec(self.masks, outputs, "output")
         if masks.dims is not None:  # the rank is known
-            check_maps(masks, masks.dims, *(("masks", axes) for axes in ("Nhw", "N1hw", "1N1hw")))
+            check_maps(masks, masks.dims, *_LAYOUTS[self.mask_form])
             if self.image.size is not None:
                 self._check_size(masks.dims[-2:], self.image.size, masks.describe(), UsageError)
         return super().fit(inputs, outputs)
+
+    def count_extra_columns(self, outputs: Sequence[TensorSpec]) -> int | None:
+        """Return the number of a mask's coefficients; None if it is unknown."""
+        if self.mask_form != "prototypes":
+            return 0
+        count = (find_spec(self.masks, outputs, "output").dims or ("any",) * 4)[1]
+        return count if isinstance(count, int) else None
 
     def _check_size(
         self,
@@ -116,8 +131,13 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
             The objects with their boxes. The attribute ``masks`` has the mask of each object in a
             rectangle of the image, and ``array`` those of the whole image, ``n×H×W bool``.
         """
-        found = self.select_objects(outputs, size)
-        masks = self._cut_masks(outputs, size, found)
+        if self.mask_form == "prototypes":
+            prototypes = read_channels_first(outputs, self.masks, "NCHW")
+            found = self.select_objects(outputs, size, extra=len(prototypes))
+            masks = self._combine_prototypes(prototypes, size, found)
+        else:
+            found = self.select_objects(outputs, size)
+            masks = self._cut_masks(outputs, size, found)
         boxes = self.make_boxes(found, size)
         rows = [
             Instance(**msgspec.structs.asdict(box), area=int(np.count_nonzero(mask.pixels)))
@@ -148,6 +168,19 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
                 masks.append(cut_box_mask(mask, Extent(*corners), size, self.mask_threshold))
             else:
                 masks.append(self._cut_input_mask(mask, size))
+        return masks
+
+    def _combine_prototypes(
+        self, prototypes: NumpyArray, size: tuple[int, int], found: Selection
+    ) -> list[InstanceMask]:
+        """Return the mask of each selected object, from its coefficients, in its box."""
+        extent = Extent.from_input(self.image, size)
+        masks = []
+        for coefficients, box in zip(found.extra[found.rows], found.corners.tolist(), strict=True):
+            sums = np.tensordot(coefficients.astype(np.float32), prototypes, 1)
+            mask = apply_activation(sums, "sigmoid")
+            limits = extent.intersect(box)
+            masks.append(cut_mask(mask, extent, limits, size, self.mask_threshold))
         return masks
 
     def _cut_input_mask(self, mask: NumpyArray, size: tuple[int, int]) -> InstanceMask:
