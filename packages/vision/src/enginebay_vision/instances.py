@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite, log
 from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
@@ -13,7 +13,7 @@ from enginebay_vision.detection import ObjectDetection
 from enginebay_vision.drawing import paint_instances
 from enginebay_vision.masks import Extent, cut_box_mask, cut_mask
 from enginebay_vision.model_checks import check_maps, find_spec
-from enginebay_vision.outputs import apply_activation, read_channels_first, read_masks
+from enginebay_vision.outputs import read_channels_first, read_masks
 from enginebay_vision.results import FoundInstances, Instance, InstanceMask
 from enginebay_vision.task import Task
 from enginebay_vision.truth.masks import find_annotated_masks
@@ -50,8 +50,8 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
             before its masks are pasted into the image. ``image``: the same with a value for each
             pixel of the network's input, as from torchvision's Mask R-CNN, or RTMDet-Ins.
             ``prototypes``: ``1×k×h×w``, which cover the input, and the last ``k`` columns of
-            ``boxes`` are coefficients, as in YOLACT and the segmentation models of ultralytics: a
-            mask is the sigmoid of the sum of ``coefficient · prototype``, inside of its box.
+            ``boxes`` are coefficients, as in the segmentation models of ultralytics: a mask is the
+            sigmoid of the sum of ``coefficient · prototype``, inside of its box.
         mask_threshold: The smallest probability of an object's pixels.
     """
 
@@ -173,14 +173,18 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
     def _combine_prototypes(
         self, prototypes: NumpyArray, size: tuple[int, int], found: Selection
     ) -> list[InstanceMask]:
-        """Return the mask of each selected object, from its coefficients, in its box."""
+        """Return the mask of each selected object, from its coefficients, in its box.
+
+        Interpolated before the sigmoid, and cut at the box after it, as in ultralytics 8.4.
+        """
         extent = Extent.from_input(self.image, size)
+        share = self.mask_threshold
+        # The sigmoid of this sum is the threshold.
+        threshold = log(share / (1 - share)) if share < 1 else inf
         masks = []
         for coefficients, box in zip(found.extra[found.rows], found.corners.tolist(), strict=True):
             sums = np.tensordot(coefficients.astype(np.float32), prototypes, 1)
-            mask = apply_activation(sums, "sigmoid")
-            limits = extent.intersect(box)
-            masks.append(cut_mask(mask, extent, limits, size, self.mask_threshold))
+            masks.append(cut_mask(sums, extent, extent.intersect(box), size, threshold))
         return masks
 
     def _cut_input_mask(self, mask: NumpyArray, size: tuple[int, int]) -> InstanceMask:
