@@ -104,6 +104,7 @@ class RTMDetInsSepBNHead(RTMDetInsHead):
     ("network", "form", "threshold"),
     [
         (SimpleNamespace(roi_head=SimpleNamespace(with_mask=True)), "box", 0.4),
+        (SimpleNamespace(roi_head=SimpleNamespace(with_mask=True), binary=-1), "box", 0.5),
         (SimpleNamespace(bbox_head=RTMDetInsSepBNHead()), "image", 0.5),
         (SimpleNamespace(bbox_head=object()), "", None),
         (SimpleNamespace(roi_head=SimpleNamespace(with_mask=False)), "", None),
@@ -112,7 +113,7 @@ class RTMDetInsSepBNHead(RTMDetInsHead):
 def test_the_task_of_a_detector_with_masks_is_instance_segmentation(
     network: Any, form: str, threshold: float | None
 ) -> None:
-    test = Config(rcnn=Config(mask_thr_binary=0.4))
+    test = Config(rcnn=Config(mask_thr_binary=getattr(network, "binary", 0.4)))
     model = Config(test_cfg=test, roi_head={"bbox_head": {"num_classes": 1}})
     data = {"dataset": {"metainfo": {"classes": ["cat"]}}}
     assert read_mask_form(network) == form

@@ -36,7 +36,9 @@ def make_task(
     if masks:
         task |= {"type": "instance-segmentation", "masks": "masks", "mask_form": masks}
         if masks == "box":  # the others are cut already
-            task["mask_threshold"] = config.model.test_cfg.rcnn.get("mask_thr_binary", 0.5)
+            threshold = config.model.test_cfg.rcnn.get("mask_thr_binary", 0.5)
+            # -1 is mmdet's value for masks that are not cut.
+            task["mask_threshold"] = threshold if 0 < threshold < 1 else 0.5
     if not candidates:
         return {**task, "labels": "labels"}
     test = config.model.test_cfg
