@@ -496,7 +496,8 @@ def test_a_task_fits_masks_of_known_and_unknown_size() -> None:
     ("fields", "message"),
     [
         ({"masks": ""}, "'masks' is empty; expected the name of the output with the masks"),
-        ({"mask_threshold": 0}, "'mask_threshold' is 0; expected a number above 0 and at most 1"),
+        ({"mask_threshold": 0}, "'mask_threshold' is 0; expected a number above 0 and below 1"),
+        ({"mask_threshold": 1}, "'mask_threshold' is 1; expected a number above 0 and below 1"),
         ({"threshold": 2}, "'threshold' is 2; expected a number from 0 to 1"),
     ],
 )

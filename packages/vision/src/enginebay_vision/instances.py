@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite, log
+from math import isfinite, log
 from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
@@ -53,6 +53,19 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
             ``boxes`` are coefficients, as in the segmentation models of ultralytics: a mask is the
             sigmoid of the sum of ``coefficient · prototype``, inside of its box.
         mask_threshold: The smallest probability of an object's pixels.
+
+    Example:
+        >>> from enginebay_vision import ImageInput
+        >>> task = InstanceSegmentation(image=ImageInput(), classes=("cat", "dog"))
+        >>> outputs = {"boxes": np.array([[1.0, 0, 3, 2]]), "scores": np.array([0.9])}
+        >>> outputs |= {"labels": np.array([1]), "masks": np.ones((1, 28, 28))}
+        >>> found = task.postprocess(outputs, size=(4, 3))
+        >>> found[0].name, found[0].area
+        ('dog', 4)
+        >>> found.array.astype(int)
+        array([[[0, 1, 1, 0],
+                [0, 1, 1, 0],
+                [0, 0, 0, 0]]])
     """
 
     masks: str = "masks"
@@ -63,10 +76,10 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         super().__post_init__()
         if not self.masks:
             raise UsageError("'masks' is empty; expected the name of the output with the masks")
-        if not 0 < self.mask_threshold <= 1:
+        if not 0 < self.mask_threshold < 1:
             raise UsageError(
-                f"'mask_threshold' is {self.mask_threshold:g}; expected a number above 0 and at "
-                "most 1"
+                f"'mask_threshold' is {self.mask_threshold:g}; expected a number above 0 and below "
+                "1"
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
@@ -178,9 +191,8 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         Interpolated before the sigmoid, and cut at the box after it, as in ultralytics 8.4.
         """
         extent = Extent.from_input(self.image, size)
-        share = self.mask_threshold
         # The sigmoid of this sum is the threshold.
-        threshold = log(share / (1 - share)) if share < 1 else inf
+        threshold = log(self.mask_threshold / (1 - self.mask_threshold))
         masks = []
         for coefficients, box in zip(found.extra[found.rows], found.corners.tolist(), strict=True):
             sums = np.tensordot(coefficients.astype(np.float32), prototypes, 1)
