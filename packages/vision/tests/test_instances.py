@@ -392,19 +392,21 @@ WRONG_OUTPUTS: list[tuple[str, dict[str, Any], str, str | None]] = [
         "image",
         {"masks": np.ones((1, 2, 28, 28))},
         (
-            "the task expects masks with the input's size, 6x8, but the output is 'masks' with the "
+            "mask_form 'image' expects masks with the input's size, 6x8, but the output is "
+            "'masks' with the "
             "shape (1, 2, 28, 28)"
         ),
-        "set mask_form='box' if each mask covers its box",
+        "set mask_form='box' in the task",
     ),
     (
         "box",
         {"masks": np.ones((1, 2, 6, 8))},
         (
-            "the task expects masks of boxes, but the output has the input's size, 6x8: 'masks' "
+            "mask_form 'box' expects masks that do not have the input's size, 6x8, but the "
+            "output is 'masks' "
             "with the shape (1, 2, 6, 8)"
         ),
-        "set mask_form='image'",
+        "set mask_form='image' in the task",
     ),
 ]
 
@@ -442,7 +444,7 @@ MISFITS: list[tuple[dict[str, Any], tuple[int | str, ...], str, str | None]] = [
         {},
         (1, 28),
         (
-            "the task expects masks, Nxhxw or masks, Nx1xhxw or masks, 1xNx1xhxw, but the output "
+            "the task expects masks, Nxhxw or masks, 1xNxhxw or masks, 1xNx1xhxw, but the output "
             "is masks float32[1, 28]"
         ),
         None,
@@ -451,19 +453,20 @@ MISFITS: list[tuple[dict[str, Any], tuple[int | str, ...], str, str | None]] = [
         {},
         (1, 5, 32, 32),
         (
-            "the task expects masks of boxes, but the output has the input's size, 32x32: masks "
+            "mask_form 'box' expects masks that do not have the input's size, 32x32, but the "
+            "output is masks "
             "float32[1, 5, 32, 32]"
         ),
-        "set mask_form='image'",
+        "set mask_form='image' in the task",
     ),
     (
         {"mask_form": "image"},
         (1, "n", 28, 28),
         (
-            "the task expects masks with the input's size, 32x32, but the output is masks "
+            "mask_form 'image' expects masks with the input's size, 32x32, but the output is masks "
             "float32[1, n, 28, 28]"
         ),
-        "set mask_form='box' if each mask covers its box",
+        "set mask_form='box' in the task",
     ),
 ]
 

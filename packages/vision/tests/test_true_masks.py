@@ -21,8 +21,7 @@ import enginebay_vision as vision
 from enginebay.environment import install_command
 from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target
-from enginebay_vision.truth.boxes import TrueBoxes
-from enginebay_vision.truth.masks import AnnotatedMasks
+from enginebay_vision.truth.masks import AnnotatedMask
 
 from .conftest import coco
 
@@ -80,8 +79,7 @@ def test_compressed_run_lengths_become_their_mask(
         pixels[:, : width // 2] = 1
     counts = coco_masks.encode(pixels)["counts"].decode()
     raw = msgspec.Raw(json.dumps({"size": [height, width], "counts": counts}).encode())
-    boxes = TrueBoxes(np.zeros((1, 4)), np.zeros(1), np.zeros(1, bool))
-    (mask,) = AnnotatedMasks(boxes, [("one", raw)]).read_masks((width, height)).masks
+    mask = AnnotatedMask("one", raw).encode((width, height))
     assert (decoded(mask) == pixels).all()
 
 

@@ -11,15 +11,16 @@ import numpy as np
 from enginebay.errors import InferenceError, UsageError
 from enginebay_vision.detection import ObjectDetection
 from enginebay_vision.drawing import paint_instances
-from enginebay_vision.masks import Extent, cut_box_mask, cut_mask
+from enginebay_vision.masks import cut_box_mask, cut_input_mask, cut_mask, locate_input
 from enginebay_vision.model_checks import check_maps, find_spec
 from enginebay_vision.outputs import read_channels_first, read_masks
 from enginebay_vision.results import FoundInstances, Instance, InstanceMask
 from enginebay_vision.task import Task
-from enginebay_vision.truth.masks import find_annotated_masks
+from enginebay_vision.truth.boxes import find_annotated_boxes
+from enginebay_vision.truth.masks import read_coco_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from PIL.Image import Image as PilImage
@@ -27,15 +28,12 @@ if TYPE_CHECKING:
     from enginebay import TensorSpec
     from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.detection import Selection
-    from enginebay_vision.truth.masks import AnnotatedMasks, TrueMasks
+    from enginebay_vision.truth.boxes import TrueBoxes
 
 #: How far rounding in an engine may take a probability beyond 0 or 1.
 _ROUNDING = 0.01
-
-
-#: The axes of the masks for each form, as :func:`check_maps` describes them.
-_MASKS = (("masks", "Nhw"), ("masks", "N1hw"), ("masks", "1N1hw"))
-_LAYOUTS = {"box": _MASKS, "image": _MASKS, "prototypes": (("prototypes", "1khw"),)}
+#: The axes of torchvision's masks, with a batch axis.
+_CHANNEL = ("masks", "1N1hw")
 
 
 class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="instance-segmentation"):
@@ -90,7 +88,10 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         """
         masks = find_spec(self.masks, outputs, "output")
         if masks.dims is not None:  # the rank is known
-            check_maps(masks, masks.dims, *_LAYOUTS[self.mask_form])
+            if self.mask_form == "prototypes":
+                check_maps(masks, masks.dims, ("prototypes", "1khw"))
+            else:
+                check_maps(masks, masks.dims, ("masks", "Nhw"), ("masks", "1Nhw"), _CHANNEL)
             if self.image.size is not None:
                 self._check_size(masks.dims[-2:], self.image.size, masks.describe(), UsageError)
         return super().fit(inputs, outputs)
@@ -109,31 +110,26 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         output: str,
         error: type[UsageError | InferenceError],
     ) -> None:
-        """Check the size of masks for an input; both are heights and widths."""
-        if not all(isinstance(length, int) for length in found):
-            return  # known when the model runs
-        wanted = f"{size[0]}x{size[1]}"
-        if self.mask_form == "image" and found != size:
+        """Check the height and width of masks, if known, for those of the network's input."""
+        if self.mask_form == "prototypes" or not all(isinstance(length, int) for length in found):
+            return
+        if (found == size) != (self.mask_form == "image"):
+            wanted, other = ("with", "box") if found != size else ("that do not have", "image")
             raise error(
-                f"the task expects masks with the input's size, {wanted}, but the output is "
-                f"{output}",
-                hint="set mask_form='box' if each mask covers its box",
-            )
-        if self.mask_form == "box" and found == size:
-            raise error(
-                f"the task expects masks of boxes, but the output has the input's size, {wanted}: "
-                f"{output}",
-                hint="set mask_form='image'",
+                f"mask_form '{self.mask_form}' expects masks {wanted} the input's size, "
+                f"{size[0]}x{size[1]}, but the output is {output}",
+                hint=f"set mask_form='{other}' in the task",
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
         """Return pairs (image file, annotated masks); without a COCO file, (image file, None)."""
-        masks = find_annotated_masks(path, self.classes)
+        masks = find_annotated_boxes(path, self.classes, read_coco_masks)
         return Task.find_items(self, path) if masks is None else masks
 
-    def read_truth(self, image: PilImage, annotation: AnnotatedMasks) -> tuple[PilImage, TrueMasks]:
+    def read_truth(self, image: PilImage, annotation: TrueBoxes) -> tuple[PilImage, TrueBoxes]:
         """Return the image, and the boxes, classes and masks of its objects."""
-        return image, annotation.read_masks(image.size)
+        masks = [mask.encode(image.size) for mask in annotation.masks]
+        return image, annotation._replace(masks=masks)
 
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
@@ -147,10 +143,10 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         if self.mask_form == "prototypes":
             prototypes = read_channels_first(outputs, self.masks, "NCHW")
             found = self.select_objects(outputs, size, extra=len(prototypes))
-            masks = self._combine_prototypes(prototypes, size, found)
+            masks = list(self._combine_prototypes(prototypes, size, found))
         else:
             found = self.select_objects(outputs, size)
-            masks = self._cut_masks(outputs, size, found)
+            masks = list(self._cut_masks(outputs, size, found))
         boxes = self.make_boxes(found, size)
         rows = [
             Instance(**msgspec.structs.asdict(box), area=int(np.count_nonzero(mask.pixels)))
@@ -164,8 +160,8 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
 
     def _cut_masks(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int], found: Selection
-    ) -> list[InstanceMask]:
-        """Return the mask of each selected object in pixels of the image."""
+    ) -> Iterator[InstanceMask]:
+        """Yield the mask of each selected object."""
         values = read_masks(outputs, self.masks)
         if len(values) != len(found.extra):
             raise InferenceError(
@@ -174,37 +170,27 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         placed = self.image.place(*size)
         shape = f"'{self.masks}' with the shape {np.shape(outputs[self.masks])}"
         self._check_size(values.shape[1:], (placed.height, placed.width), shape, InferenceError)
-        masks = []
-        for row, corners in zip(found.rows.tolist(), found.corners.tolist(), strict=True):
+        extent = locate_input(self.image, size)
+        for row, box in zip(found.rows, found.corners, strict=True):
             mask = self._check_values(values[row])
             if self.mask_form == "box":
-                masks.append(cut_box_mask(mask, Extent(*corners), size, self.mask_threshold))
+                yield cut_box_mask(mask, box, size, self.mask_threshold)
             else:
-                masks.append(self._cut_input_mask(mask, size))
-        return masks
+                yield cut_input_mask(mask, extent, size, self.mask_threshold)
 
     def _combine_prototypes(
         self, prototypes: NumpyArray, size: tuple[int, int], found: Selection
-    ) -> list[InstanceMask]:
-        """Return the mask of each selected object, from its coefficients, in its box.
+    ) -> Iterator[InstanceMask]:
+        """Yield the mask of each selected object, from its coefficients, in its box.
 
         Interpolated before the sigmoid, and cut at the box after it, as in ultralytics 8.4.
         """
-        extent = Extent.from_input(self.image, size)
         # The sigmoid of this sum is the threshold.
         threshold = log(self.mask_threshold / (1 - self.mask_threshold))
-        masks = []
-        for coefficients, box in zip(found.extra[found.rows], found.corners.tolist(), strict=True):
+        extent = locate_input(self.image, size)
+        for coefficients, box in zip(found.extra[found.rows], found.corners, strict=True):
             sums = np.tensordot(coefficients.astype(np.float32), prototypes, 1)
-            masks.append(cut_mask(sums, extent, extent.intersect(box), size, threshold))
-        return masks
-
-    def _cut_input_mask(self, mask: NumpyArray, size: tuple[int, int]) -> InstanceMask:
-        extent = Extent.from_input(self.image, size)
-        chosen = mask >= self.mask_threshold
-        # Few pixels of the image, if the object is small.
-        reached = extent.select_entries(chosen) if chosen.any() else Extent(0, 0, 0, 0)
-        return cut_mask(mask, extent, extent.intersect(reached), size, self.mask_threshold)
+            yield cut_mask(sums, extent, box, size, threshold)
 
     def _check_values(self, mask: NumpyArray) -> NumpyArray:
         low, high = float(mask.min()), float(mask.max())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from enginebay.authors.arrays import NumpyArray
     from enginebay_vision.results import Box, FoundInstances, Keypoint
     from enginebay_vision.truth.annotated import Target
-    from enginebay_vision.truth.masks import TrueMasks
+    from enginebay_vision.truth.boxes import TrueBoxes
 
 #: COCO's thresholds: a match requires at least this similarity to a true object.
 _MIN_SIMILARITIES = np.linspace(0.5, 0.95, 10)
@@ -105,19 +105,14 @@ class BoxPrecision(AveragePrecision):
             self.add_class(index, scores[detected], similar, truth.ignored[true])
 
     def compare_objects(
-        self, results: Any, detected: NumpyArray, truth: Any, true: NumpyArray
+        self, results: Any, detected: NumpyArray, truth: TrueBoxes, true: NumpyArray
     ) -> NumpyArray:
         """Return the overlap of each detected object (row) and each true object (column).
 
-        Args:
-            results: The task's results.
-            detected: The indices of the detected objects in ``results``.
-            truth: The annotation.
-            true: The indices of the true objects in ``truth``.
+        ``detected`` are indices in the task's results, ``true`` indices in the annotation.
         """
-        edges = [
-            (box.left, box.top, box.right, box.bottom) for box in map(results.__getitem__, detected)
-        ]
+        boxes = [results[index] for index in detected]
+        edges = [(box.left, box.top, box.right, box.bottom) for box in boxes]
         found = np.asarray(edges, np.float64).reshape(-1, 4)
         return _pairwise_overlaps(found, truth.corners[true], truth.ignored[true])
 
@@ -126,15 +121,14 @@ class MaskPrecision(BoxPrecision):
     """Computes the average precision of masks, with intersection over union as the similarity."""
 
     def compare_objects(
-        self, results: FoundInstances, detected: NumpyArray, truth: TrueMasks, true: NumpyArray
+        self, results: FoundInstances, detected: NumpyArray, truth: TrueBoxes, true: NumpyArray
     ) -> NumpyArray:
         """Return the overlap of the masks of detected objects (rows) and true objects (columns)."""
         coco = import_pycocotools()
         found = []
         for index in detected:
             whole = np.zeros(results.size[::-1], np.uint8, order="F")  # as pycocotools expects it
-            mask = results.masks[index]
-            mask.select(whole)[:] = mask.pixels
+            results.masks[index].select(whole)[:] = results.masks[index].pixels
             found.append(coco.encode(whole))
         masks = [truth.masks[index] for index in true]
         overlaps = coco.iou(found, masks, truth.ignored[true].tolist())

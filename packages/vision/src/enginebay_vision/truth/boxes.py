@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,7 +13,7 @@ from enginebay_vision.truth.coco import read_coco_file
 from enginebay_vision.truth.files import find_image_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from enginebay.authors.arrays import NumpyArray
@@ -29,68 +29,64 @@ class TrueBoxes(NamedTuple):
         corners: ``N×4``: left, top, right and bottom, in pixels of the image.
         classes: The class index of each object.
         ignored: True for each object that metrics ignore: a group, or a box marked as difficult.
+        masks: The mask of each object, for a task with masks: an ``AnnotatedMask`` or, after the
+            image was read, the dict that pycocotools encodes it as.
     """
 
     corners: NumpyArray
     classes: NumpyArray
     ignored: NumpyArray
+    masks: Sequence[Any] = ()
 
 
 class _NamedBox(NamedTuple):
     name: str
     corners: tuple[float, float, float, float]
     ignored: bool
+    mask: object = None
 
 
-def find_annotated_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]] | None:
+def find_annotated_boxes(
+    path: Path,
+    classes: Sequence[str],
+    read_masks: Callable[[CocoFile], Sequence[object]] | None = None,
+) -> list[tuple[Path, TrueBoxes]] | None:
     """Return each image file with its annotated boxes, from a folder in COCO's or VOC's layout.
 
     Args:
         path: The folder; for a folder in another layout, the result is None.
         classes: The task's class names; empty if the task has none.
+        read_masks: The function that returns the masks of a COCO file; None for a task without
+            masks. With this function, VOC's layout is another one.
 
     Raises:
         InputError: An annotation is not valid, or has a class that the task does not have.
     """
     coco = read_coco_file(path)
+    named: dict[Path, list[_NamedBox]] = {}
     if coco is not None:
-        return stack_coco_boxes(coco, classes)
-    if not (path / "Annotations").is_dir():
+        names = {category.id: category.name for category in coco.categories}
+        named = {image: [] for image in coco.images.values()}
+        masks = read_masks(coco) if read_masks else [None] * len(coco.objects)
+        for entry, mask in zip(coco.objects, masks, strict=True):
+            left, top, width, height = entry.bbox
+            box = (left, top, left + width, top + height)
+            named[coco.images[entry.image_id]].append(
+                _NamedBox(names[entry.category_id], box, bool(entry.iscrowd), mask)
+            )
+        listed = list(names.values())
+    elif (path / "Annotations").is_dir() and not read_masks:
+        pairs = find_image_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
+        # Each image has a file: pairs without one are only for folders without annotations.
+        named = {image: _read_voc_file(file) for image, file in pairs if file is not None}
+        listed = sorted({box.name for boxes in named.values() for box in boxes})
+    else:
         return None
-    pairs = find_image_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
-    # Each image has a file: pairs without one are only for folders without annotations.
-    named = {image: _read_voc_file(file) for image, file in pairs if file is not None}
-    listed = sorted({box.name for boxes in named.values() for box in boxes})
-    return _number_boxes(named, listed, classes, path)
-
-
-def stack_coco_boxes(coco: CocoFile, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]]:
-    """Return each image file of a COCO file with its annotated boxes, in the order of the file.
-
-    Raises:
-        InputError: An annotation has a class that the task does not have.
-    """
-    names = {category.id: category.name for category in coco.categories}
-    named: dict[Path, list[_NamedBox]] = {image: [] for image in coco.images.values()}
-    for entry in coco.objects:
-        left, top, width, height = entry.bbox
-        box = (left, top, left + width, top + height)
-        named[coco.images[entry.image_id]].append(
-            _NamedBox(names[entry.category_id], box, bool(entry.iscrowd))
-        )
-    return _number_boxes(named, list(names.values()), classes, coco.path)
-
-
-def _number_boxes(
-    named: Mapping[Path, list[_NamedBox]],
-    listed: list[str],
-    classes: Sequence[str],
-    source: Path,
-) -> list[tuple[Path, TrueBoxes]]:
     if set(listed) & set(classes):
         # A COCO file may list categories that no image has, and that the task does not know.
         used = {box.name for boxes in named.values() for box in boxes}
         listed = [name for name in listed if name in used]
+    source = str(path if coco is None else coco.path)
     _, indices = number_classes(listed, classes, f"'{source}'", "category")
     class_indices = dict(zip(listed, indices, strict=True))
     return [(image, _stack_boxes(boxes, class_indices)) for image, boxes in named.items()]
@@ -101,6 +97,7 @@ def _stack_boxes(boxes: Sequence[_NamedBox], class_indices: dict[str, int]) -> T
         np.asarray([box.corners for box in boxes], np.float64).reshape(-1, 4),
         np.asarray([class_indices[box.name] for box in boxes], np.int64),
         np.asarray([box.ignored for box in boxes], bool),
+        [box.mask for box in boxes],
     )
 
 
