@@ -195,6 +195,20 @@ def test_masks_belong_to_the_boxes_that_are_selected() -> None:
     ]
 
 
+def test_the_classes_of_one_box_share_its_mask() -> None:
+    outputs = {
+        "boxes": np.array([[[0, 0, 4, 4], [4, 0, 8, 4]]]),
+        "scores": np.array([[[0.6, 0.9], [0.7, 0.1]]]),
+        "masks": np.array([[np.ones((2, 2)), [[1, 1], [0, 0]]]]),
+    }
+    rows = task(labels="", every_class=True).postprocess(outputs, (8, 4))
+    assert [(row.name, row.left, row.area) for row in rows] == [
+        ("dog", 0, 16),
+        ("cat", 4, 8),
+        ("cat", 0, 16),
+    ]
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 2, 2), (1, 2, 2), (1, 1, 1, 2, 2)])
 def test_an_only_box_is_not_a_batch(shape: tuple[int, ...]) -> None:
     """torchvision's outputs have no batch axis, and one channel; mmdet's have a batch axis."""
