@@ -120,7 +120,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             self._check_columns(boxes, scores, extra)
         return msgspec.structs.replace(self, image=image, boxes=boxes.name)
 
-    def count_extra_columns(self, outputs: Sequence[TensorSpec]) -> int | None:  # noqa: ARG002  # other tasks'
+    def count_extra_columns(self, outputs: Sequence[TensorSpec]) -> int | None:  # noqa: ARG002  # for masks
         """Return how many columns after coordinates and scores ``boxes`` has; None if unknown."""
         return 0
 
