@@ -119,7 +119,7 @@ class AnnotatedMask(NamedTuple):
                 hint="'size' is height and width, of the image as rotated by its EXIF data",
             )
         counts = found.counts if isinstance(found.counts, list) else _decompress(found.counts)
-        # pycocotools 2.0.11 checks nothing: for runs that are too short, its "iou" never ends.
+        # pycocotools 2.0.11 does not check them.
         if min(counts, default=-1) < 0 or sum(counts) != width * height:
             raise InputError(
                 f"{self.name} has run lengths that are not those of a mask of {width}x{height} "
