@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import enginebay as eb
@@ -82,6 +83,23 @@ def test_a_config_of_mmdeploy_deploys_a_detector_with_masks(
         instances = wrapper.predict(PICTURE)
     assert instances.array.shape == (len(instances), 60, 90)
     assert [row.area for row in instances] == instances.array.sum((1, 2)).tolist()
+
+
+# As above; and mmcv's loop over boxes takes long in the probes of each size, so here is one sample.
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+def test_both_stages_take_other_sizes(build: Callable[..., Any], tmp_path: Path) -> None:
+    model = build("mask-rcnn_r50_fpn_1x_coco", 128)
+    dynamic = ["batch", "input:2=96:160", "input:3=96:160"]
+    ir = eb.export(model, path=tmp_path / "net.onnx", dynamic=dynamic)
+    artifact = eb.convert(ir, backend="onnxruntime", work_dir=tmp_path / "out")
+    images = torch.from_numpy(np.random.default_rng(0).standard_normal((2, 3, 96, 160), np.float32))
+    options = {"compare": {"dets,labels,masks": "detections"}}
+    with torch.no_grad():
+        expected = model[0](images)
+    assert (expected["labels"] >= 0).any()
+    found = eb.verify(artifact, {"input": images}, expected, options=options)
+    assert found.verdict == "verified", found.summary()
 
 
 PARTITION = """\

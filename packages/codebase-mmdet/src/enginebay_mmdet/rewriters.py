@@ -193,13 +193,14 @@ def suppress_boxes(
         return unchanged
     size = boxes[:, 2:] - boxes[:, :2]
     scores = torch.where((size > nms_cfg.get("min_size", -1)).all(1), scores, 0)
-    most = min(nms_cfg["max_num"], scores.shape[0])
     # Boxes of different classes are moved apart, so that they do not overlap.
     separated = boxes
     if not nms_cfg.get("class_agnostic", class_agnostic):
-        separated = boxes + (idxs.to(boxes) * (boxes.max() + 1))[:, None]
-    mask = nms.select_boxes(separated[None], scores[None], nms_cfg["iou_threshold"], most)[0]
-    best, indices = (scores * mask).topk(most)
+        # Without idxs.to(): torch.vmap cannot decompose its check of a dynamic number of boxes.
+        separated = boxes + (idxs * (boxes.max() + 1))[:, None]
+    iou, most = nms_cfg["iou_threshold"], nms_cfg["max_num"]
+    mask = nms.select_boxes(separated[None], scores[None], iou, most)[0]
+    best, indices = (scores * mask).topk(min(most, scores.shape[0]))
     indices = torch.where(best > 0, indices, indices[:1])
     return torch.cat([boxes[indices], best[:, None]], 1), indices
 
