@@ -37,7 +37,7 @@ class SleepyParams(eb.BackendParams):
         gain: Factor of the outputs.
         rest: Milliseconds of each call, built into the engine.
         lucky: Whether calls are fast, until the engine was loaded a few times.
-        wrong_from: The batch size from which outputs are wrong.
+        wrong_from: The batch size from which outputs are wrong; calls are faster then.
         wrong_after: The number of calls with one batch size after which outputs are wrong.
         seed: A parameter that may change anything.
     """
@@ -80,6 +80,8 @@ class Sleepy(loopback.LoopbackWrapper):
         self._pause = float((request.directory / request.files[1]).read_text())
         self._pause += request.params.nap
         self._params, self._size, self._calls = request.params, 0, 0
+        if request.params.wrong_from < 1000:
+            self._pause *= 0.5
         if request.params.lucky:
             loads = request.directory.parent / "loads.txt"
             loads.open("a").write(".")
@@ -182,11 +184,25 @@ def test_outputs_are_compared_at_the_batch_size_and_after_the_last_call(
     assert as_it_is["verdict"] == "verified"
     assert changed["verdict"] == ("verified" if is_right else "mismatched")
     assert is_right or changed["reason"].startswith(f'batch {size}: "output" at ')
-    assert ran.document["written"] is None
+    assert bool(ran.document["written"]) == is_right
     beyond = [
         note for note in ran.document["notes"] if note.startswith("'batch' is 20, verified: ")
     ]
     assert len(beyond) == (size == 20)
+
+
+def test_what_is_wrong_at_one_batch_size_is_not_chosen_for_another(
+    artifact: Path, tmp_path: Path
+) -> None:
+    values = {"wrong_from": [40]}
+    sizes = (8, 40)
+    tuning = lab.tune(artifact, work_dir=tmp_path / "new", params=values, batches=sizes, duration=1)
+    verdicts = {(row.label, row.speed.batch): row.verdict for row in tuning.rows if row.speed}
+    assert verdicts["wrong_from=40", 8] == "verified"
+    assert verdicts["wrong_from=40", 40] == "mismatched"
+    assert tuning.chosen
+    assert not tuning.chosen.params
+    assert tuning.written is None
 
 
 @pytest.mark.parametrize("text", ["yes no", "True", "false 1"])

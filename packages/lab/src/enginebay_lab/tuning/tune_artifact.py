@@ -404,6 +404,7 @@ class Search:
                 changes = {"verdict": "failed", "reason": speed.failure}
             elif difference := self._find_difference(run.outputs[baseline], run.outputs[name]):
                 changes = {"verdict": "mismatched", "reason": f"batch {batch}: {difference}"}
+                self._trials[name] = None  # not for another batch size either
             self._rows[name, batch] = msgspec.structs.replace(
                 row,
                 speed=speed,
@@ -460,7 +461,8 @@ class Search:
                 self._try({k: v for k, v in best.params.items() if k != name}, folder, set_detail)
                 for name in best.params
             ]
-            speeds = self._measure([best, *filter(None, others)], batch, set_detail)
+            trials = filter(None, (self._trials[best.name], *others))
+            speeds = self._measure(list(trials), batch, set_detail)
             right = [each for each in others if each and each.name in speeds]
             as_fast = [each for each in right if not _find_gain(speeds, best, each)]
             if best.name in speeds and not as_fast:
