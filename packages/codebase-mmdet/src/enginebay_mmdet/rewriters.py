@@ -200,8 +200,15 @@ def suppress_boxes(
         separated = boxes + (idxs * (boxes.max() + 1))[:, None]
     iou, most = nms_cfg["iou_threshold"], nms_cfg["max_num"]
     mask = nms.select_boxes(separated[None], scores[None], iou, most)[0]
-    best, indices = (scores * mask).topk(min(most, scores.shape[0]))
-    indices = torch.where(best > 0, indices, indices[:1])
+    kept = scores * mask
+    if isinstance(kept.shape[0], int):
+        best, indices = kept.topk(min(most, kept.shape[0]))
+        first = indices[:1]
+    else:
+        # The smaller of a number and a dynamic one cannot be traced: zeros fill up the number.
+        best, indices = nn.functional.pad(kept, (0, most)).topk(most)
+        first = kept.argmax()
+    indices = torch.where(best > 0, indices, first)
     return torch.cat([boxes[indices], best[:, None]], 1), indices
 
 
