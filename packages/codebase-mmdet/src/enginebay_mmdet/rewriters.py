@@ -124,7 +124,8 @@ def _cut_masks(
     # mmdet's first column is the image; pool_by_level knows it by the row.
     rois = nn.functional.pad(dets[..., :4].flatten(0, 1), (1, 0))
     logits = head._mask_forward(maps, rois)["mask_preds"]
-    masks = select_class(head, logits, labels.clamp(min=0)).sigmoid()
+    # Not clamp(): before operator set 12, ONNX clips floats only.
+    masks = select_class(head, logits, torch.where(labels >= 0, labels, 0)).sigmoid()
     return masks * (labels >= 0)[:, None, None]
 
 
