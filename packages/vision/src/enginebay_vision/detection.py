@@ -223,10 +223,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             boxes = np.concatenate([middle - half, middle + half], axis=1)
         if self.normalised:
             boxes = boxes * [placed.width, placed.height, placed.width, placed.height]
-        moved = boxes - [placed.left, placed.top, placed.left, placed.top]
-        scale = [placed.scale_x, placed.scale_y, placed.scale_x, placed.scale_y]
-        corners: NumpyArray = moved / scale
-        return corners
+        return placed.to_image(boxes.reshape(-1, 2, 2)).reshape(-1, 4)
 
     def _class_scores(
         self, outputs: Mapping[str, NumpyArray], score_columns: NumpyArray

@@ -170,7 +170,7 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         placed = self.image.place(*size)
         shape = f"'{self.masks}' with the shape {np.shape(outputs[self.masks])}"
         self._check_size(values.shape[1:], (placed.height, placed.width), shape, InferenceError)
-        extent = locate_input(self.image, size)
+        extent = locate_input(placed)
         for row, box in zip(found.rows, found.corners, strict=True):
             mask = self._check_values(values[row])
             if self.mask_form == "box":
@@ -187,7 +187,7 @@ class InstanceSegmentation(ObjectDetection, frozen=True, kw_only=True, tag="inst
         """
         # The sigmoid of this sum is the threshold.
         threshold = log(self.mask_threshold / (1 - self.mask_threshold))
-        extent = locate_input(self.image, size)
+        extent = locate_input(self.image.place(*size))
         for coefficients, box in zip(found.extra[found.rows], found.corners, strict=True):
             sums = np.tensordot(coefficients.astype(np.float32), prototypes, 1)
             yield cut_mask(sums, extent, box, size, threshold)

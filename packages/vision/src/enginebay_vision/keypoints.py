@@ -142,8 +142,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
             counts = [maps.shape[2], maps.shape[1]]
         # An entry covers several pixels of the network's input, or a part of one.
         entry_size = np.array([placed.width, placed.height]) / counts
-        moved = peaks * entry_size - [placed.left, placed.top]
-        points = (moved / [placed.scale_x, placed.scale_y]).tolist()
+        points = placed.to_image(peaks * entry_size).tolist()
         return [
             Keypoint(self.class_name(index), index, score, *point)
             for index, (score, point) in enumerate(zip(scores.tolist(), points, strict=True))

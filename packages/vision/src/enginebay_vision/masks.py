@@ -15,16 +15,12 @@ from enginebay_vision.results import InstanceMask
 
 if TYPE_CHECKING:
     from enginebay.authors.arrays import NumpyArray
-    from enginebay_vision.image_input import ImageInput
+    from enginebay_vision.steps import Placement
 
 
-def locate_input(image: ImageInput, size: tuple[int, int]) -> NumpyArray:
-    """Return the rectangle that the network's input covers; ``size`` is the image's."""
-    placed = image.place(*size)
-    left_top = np.array([placed.left, placed.top])
-    edges = np.concatenate([-left_top, [placed.width, placed.height] - left_top])
-    scaled: NumpyArray = edges / [placed.scale_x, placed.scale_y, placed.scale_x, placed.scale_y]
-    return scaled
+def locate_input(placed: Placement) -> NumpyArray:
+    """Return the rectangle that the network's input covers."""
+    return placed.to_image(np.array([[0, 0], [placed.width, placed.height]])).ravel()
 
 
 def cut_mask(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from enginebay.errors import UsageError
+
+if TYPE_CHECKING:
+    from enginebay.authors.arrays import NumpyArray
 
 
 class Placement(NamedTuple):
@@ -27,6 +30,12 @@ class Placement(NamedTuple):
     scale_y: float = 1.0
     left: float = 0.0
     top: float = 0.0
+
+    def to_image(self, points: NumpyArray) -> NumpyArray:
+        """Convert points ``…×2``, x and y, in the result to points in the original image."""
+        moved = points - [self.left, self.top]
+        found: NumpyArray = moved / [self.scale_x, self.scale_y]
+        return found
 
 
 class Resize(
