@@ -75,7 +75,6 @@ def run(args: Namespace) -> int:
         1 if no call is within the limit of the latency, else 0.
     """
     from enginebay import VerifyOptions, get_backend, open_artifact
-    from enginebay.authors.artifacts import check_target
     from enginebay.commands import progress
     from enginebay_lab.tuning.tune_artifact import Search
 
@@ -83,7 +82,6 @@ def run(args: Namespace) -> int:
     kinds = [get_backend(artifact.backend).Params]
     axes = read_axes(args.axis, kinds)
     target = args.work_dir or artifact.path.with_name(f"{artifact.path.name}-tuned")
-    target = check_target(target, overwrite=args.overwrite)
     search = Search(
         artifact,
         axes or None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,7 @@ import msgspec
 import enginebay as eb
 from enginebay.authors import Steps
 from enginebay.authors.arrays import compare_outputs
-from enginebay.authors.artifacts import check_target, load_request, staging
+from enginebay.authors.artifacts import Manifest, load_request, staging
 from enginebay.authors.files import write_whole
 from enginebay.commands import human_seconds, python_call, quiet_verdict
 from enginebay.errors import EnginebayError, NotVerifiedError, ParamsError
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import Step
     from enginebay.authors.arrays import NumpyArray
-    from enginebay.authors.artifacts import LoadRequest, Manifest
+    from enginebay.authors.artifacts import LoadRequest
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 
     Arrays = Mapping[str, NumpyArray]
@@ -108,7 +107,7 @@ def tune(
     """
     command = python_call()
     search = Search(artifact, params, latency_ms, batches, duration, verify)
-    return search.run(check_target(work_dir, overwrite=overwrite), overwrite, watch, command)
+    return search.run(work_dir, overwrite, watch, command)
 
 
 class Setting(NamedTuple):
@@ -193,7 +192,11 @@ class Search:
         return found
 
     def run(
-        self, target: Path, overwrite: bool, watch: Callable[[Step], None] | None, command: str
+        self,
+        target: str | Path,
+        overwrite: bool,
+        watch: Callable[[Step], None] | None,
+        command: str,
     ) -> Tuning:
         """Search, and write the artifact ``target`` if a setting is faster; return the result."""
         self._check_recorded()
@@ -218,7 +221,7 @@ class Search:
             tuning = self.result(
                 outcome=self._describe(row),
                 chosen=row,
-                written=str(target) if is_faster else None,
+                written=str(stage.target) if is_faster else None,
                 command=command,
             )
             if chosen and row and is_faster:
@@ -364,11 +367,10 @@ class Search:
             data = msgspec.json.format(msgspec.json.encode(tuning), indent=2)
             write_whole(folder / TUNING_FILE, data + b"\n")
         model = {name: getattr(own.manifest, name) for name in _OF_THE_MODEL}
-        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        fields = msgspec.structs.asdict(engine.manifest) | model | record
+        del fields["created"]  # now
         # The recipe of deploy would build another artifact.
-        return msgspec.structs.replace(
-            engine.manifest, **model, created=created, recipe=None, runs=(), **record
-        )
+        return Manifest(**(fields | {"recipe": None, "runs": ()}))
 
     def _verify(self, setting: Setting) -> TuningRow:
         """Return a row with the verdict on a setting."""
